@@ -1,0 +1,55 @@
+# Shardlake: `make demo` shows it, `make test` proves it. Needs Python 3.11 or newer with venv, and make.
+
+# The pins are made for 3.11, so it is asked first; each is tried, since a name on the PATH may be an empty shim.
+PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do \
+	$$p -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && { echo $$p; break; }; done)
+BIN := .venv/bin
+INSTALLED := .venv/.installed
+export PYTHONPATH := include
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo up down test quick lint lock clean
+
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
+
+setup: $(INSTALLED) ## make .venv from requirements-dev.txt
+
+$(INSTALLED): requirements-dev.txt pyproject.toml
+	@test -n "$(PYTHON)" || { echo "make: no Python 3.11 or newer with venv was found (Debian, Ubuntu: install" \
+		"python3 and python3-venv); name one with: make $(MAKECMDGOALS) PYTHON=/path/to/python3"; exit 1; } >&2
+	@echo "Setting up .venv with $(PYTHON) (about 1.2 GB)"
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@test -x $(BIN)/uv || $(BIN)/python -m pip install --disable-pip-version-check "$$(grep '^uv==' requirements-dev.txt)"
+	$(BIN)/uv pip install --python $(BIN)/python -r requirements-dev.txt
+	$(BIN)/uv pip install --python $(BIN)/python --no-deps --no-build-isolation -e .
+	@touch $@
+
+demo: setup ## put real flights on a local Kinesis, ingest them with scheduled Airflow runs, check every count
+	$(BIN)/python -m demo
+
+up: setup ## start the demo and leave it running
+	$(BIN)/python -m demo up
+
+down: ## end what `make up` left running
+	$(BIN)/python -m demo down
+
+test: setup ## run every test
+	$(BIN)/python -m pytest
+
+quick: setup ## run the tests that take no long
+	$(BIN)/python -m pytest -m "not slow"
+
+lint: setup ## check style, types and imports
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+lock: setup ## pin requirements.txt and requirements-dev.txt anew
+	$(BIN)/uv pip compile --quiet --python-version 3.11 pyproject.toml -o requirements.txt
+	$(BIN)/uv pip compile --quiet --python-version 3.11 --extra dev -c requirements.txt pyproject.toml -o requirements-dev.txt
+
+clean: ## remove .venv, .demo and the caches
+	@test ! -d .demo || test ! -x $(BIN)/python || $(BIN)/python -m demo down
+	rm -rf .venv .demo .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis include/*.egg-info

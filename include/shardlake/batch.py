@@ -1,0 +1,210 @@
+"""The four steps of a batch: plan, ingest, verify, commit. The DAG's tasks and the command line call these alike.
+
+Each step takes up what it needs from ledger and dataset, so any of them can be run again at any time, with the same
+result.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import boto3
+
+from shardlake import errors
+from shardlake.config import Pipeline
+from shardlake.engines import Engine, IngestJob
+from shardlake.errors import ConflictError, DataLossError, IngestError, ShardlakeError, most_severe
+from shardlake.ingesting import error_of_report
+from shardlake.kinesis.client import Kinesis
+from shardlake.lake.home import LocalHome
+from shardlake.ledger import Contents, Ledger
+from shardlake.names import batch_directory
+from shardlake.plan import BatchPlan, Run, digest, range_to_json
+from shardlake.planning import Planner
+from shardlake.ranges import SequenceRange
+from shardlake.sinks import Sink
+from shardlake.sinks.parquet import ParquetSink
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """What a batch has in the ledger once its commit is done: also the payload of the Asset event.
+
+    Attributes:
+        batch_id: the key of the event, which may be emitted more than once.
+        ranges: one object a committed range: shard_id, start, through, rows, bytes.
+        rows: of all ranges.
+        bytes: of all files.
+    """
+
+    batch_id: str
+    pipeline: str
+    ranges: list[dict[str, Any]]
+    rows: int
+    bytes: int
+
+
+class Steps:
+    """The steps of one pipeline's batches.
+
+    Args:
+        pipeline: the configuration.
+        ledger: the pipeline's ledger.
+        session: a boto3 session with other credentials than the default chain's.
+    """
+
+    def __init__(self, pipeline: Pipeline, ledger: Ledger, session: boto3.Session | None = None) -> None:
+        self.pipeline, self.ledger, self._session = pipeline, ledger, session
+        self.home = LocalHome(pipeline.dataset)
+        self._sink: Sink = ParquetSink(self.home)
+
+    def kinesis(self) -> Kinesis:
+        """A client of the pipeline's stream."""
+        pipeline = self.pipeline
+        return Kinesis(pipeline.stream, pipeline.region, pipeline.endpoint_url, session=self._session)
+
+    def plan(self, run: Run) -> BatchPlan:
+        """Pin the ranges of a run, or find those that it has. See `planning.Planner.plan`."""
+        return Planner(self.pipeline, self.ledger, self.kinesis(), self.home).plan(run)
+
+    def ingest(self, batch_id: str, group: int, engine: Engine, log: Callable[[str], None]) -> None:
+        """Publish the files of one group of ranges; what is committed already is left out.
+
+        Raises:
+            ShardlakeError: the most severe error of the group's ranges; those without one are published.
+        """
+        text, plan = self._pinned(batch_id)
+        committed = self.ledger.committed(plan)
+        first = sum(map(len, plan.groups[:group]))
+        ranges = [first + row for row, range_ in enumerate(plan.groups[group]) if range_ not in committed]
+        if not ranges:
+            log(f"every range of group {group} is committed already: nothing to read")
+            return
+        directory = batch_directory(batch_id)
+        plan_key, report_key = f"{directory}/plan.json", f"{directory}/report-{group:04}.json"
+        self.home.replace(plan_key, text)
+        self.home.remove(report_key)
+        job = IngestJob(
+            name=f"shardlake {self.pipeline.name} {batch_id} group {group}",
+            plan_file=str(self.home.path(plan_key)),
+            digest=digest(text),
+            ranges=ranges,
+            report_file=str(self.home.path(report_key)),
+            credentials=self._credentials(),
+        )
+        try:
+            engine.run(job, log)
+        except IngestError as exc:
+            report = self.home.read(report_key)
+            raise (report and error_of_report(report)) or exc from exc
+
+    def verify(self, batch_id: str) -> Mapping[SequenceRange, Contents | ShardlakeError]:
+        """Find out from the store which ranges hold; what was reported does not count. Commit takes it from here."""
+        _, plan = self._pinned(batch_id)
+        committed = self.ledger.committed(plan)
+        verified = self._sink.verify(plan, [range_ for range_ in plan.ranges if range_ not in committed])
+        self.home.replace(f"{batch_directory(batch_id)}/verified.json", _verified_to_text(verified))
+        return verified
+
+    def commit(self, batch_id: str) -> Committed:
+        """Commit what was verified; then fail for what was not.
+
+        Raises:
+            IngestError: verify has not run.
+            ShardlakeError: the most severe error of the ranges that could not be committed; the others are.
+        """
+        _, plan = self._pinned(batch_id)
+        text = self.home.read(f"{batch_directory(batch_id)}/verified.json")
+        if text is None:
+            raise IngestError(f"batch {batch_id} is not verified", todo="Run the verify step first")
+        verified = _verified_from_text(text, plan)
+        good = {range_: found for range_, found in verified.items() if isinstance(found, Contents)}
+        conflicts = self._sink.commit(self.ledger, plan, good)
+        committed = self.ledger.committed(plan)
+        failed: list[ShardlakeError] = [ConflictError(message) for message in conflicts]
+        failed += [DataLossError(message) for message in plan.losses]
+        failed += [
+            found
+            for range_, found in verified.items()
+            if isinstance(found, ShardlakeError) and range_ not in committed
+        ]
+        if failed:
+            worst = most_severe(failed)
+            raise type(worst)(
+                f"{len(committed)} of {len(list(plan.ranges))} ranges of batch {batch_id} are committed;"
+                f" {len(failed)} failed, first: {worst}"
+            )
+        return _event(plan, committed)
+
+    def run(self, run: Run, engine: Engine, log: Callable[[str], None]) -> tuple[BatchPlan, Committed | None]:
+        """One batch from plan to commit, without Airflow; None where there was nothing to read.
+
+        Raises:
+            ShardlakeError: as the steps. What could be committed is.
+        """
+        plan = self.plan(run)
+        failed: list[ShardlakeError] = []
+        for group in range(len(plan.groups)):
+            try:
+                self.ingest(plan.batch_id, group, engine, log)
+            except ShardlakeError as exc:
+                failed.append(exc)
+        if not plan.groups:
+            return plan, None
+        self.verify(plan.batch_id)
+        try:
+            return plan, self.commit(plan.batch_id)
+        except ShardlakeError as exc:
+            raise most_severe([*failed, exc]) from exc
+
+    def _pinned(self, batch_id: str) -> tuple[str, BatchPlan]:
+        text = self.ledger.batch(batch_id)
+        if text is None:
+            raise ConflictError(f"the ledger has no batch {batch_id}", todo="Run the plan step of this run again")
+        return text, BatchPlan.from_text(text)
+
+    def _credentials(self) -> dict[str, str]:
+        """What the session's credentials are called in the environment; empty for the default chain."""
+        found = self._session and self._session.get_credentials()
+        if not found:
+            return {}
+        frozen = found.get_frozen_credentials()
+        token = {"AWS_SESSION_TOKEN": frozen.token} if frozen.token else {}
+        return {"AWS_ACCESS_KEY_ID": frozen.access_key, "AWS_SECRET_ACCESS_KEY": frozen.secret_key, **token}
+
+
+def _event(plan: BatchPlan, committed: Mapping[SequenceRange, Contents]) -> Committed:
+    ranges = [
+        {
+            "shard_id": range_.shard_id,
+            "start": str(range_.start),
+            "through": str(range_.through),
+            "rows": contents.rows,
+            "bytes": contents.bytes,
+        }
+        for range_, contents in committed.items()
+    ]
+    rows, size = (sum(getattr(contents, name) for contents in committed.values()) for name in ("rows", "bytes"))
+    return Committed(plan.batch_id, plan.pipeline, ranges, rows, size)
+
+
+def _verified_to_text(verified: Mapping[SequenceRange, Contents | ShardlakeError]) -> str:
+    rows = [
+        {"range": range_to_json(range_), "contents": asdict(found)}
+        if isinstance(found, Contents)
+        else {"range": range_to_json(range_), "error": type(found).__name__, "message": str(found)}
+        for range_, found in verified.items()
+    ]
+    return json.dumps(rows, indent=1)
+
+
+def _verified_from_text(text: str, plan: BatchPlan) -> dict[SequenceRange, Contents | ShardlakeError]:
+    found = {json.dumps(row["range"]): row for row in json.loads(text)}
+    rows = {range_: found[key] for range_ in plan.ranges if (key := json.dumps(range_to_json(range_))) in found}
+    return {
+        range_: Contents(**row["contents"]) if "contents" in row else getattr(errors, row["error"])(row["message"])
+        for range_, row in rows.items()
+    }

@@ -1,0 +1,103 @@
+"""Spark through `spark-submit`, in a process group of its own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+from shardlake.config import SparkEngine
+from shardlake.engines import IngestJob
+from shardlake.errors import ConfigError, IngestError
+
+PACKAGE = Path(__file__).parents[1]
+JOB = PACKAGE.parents[1] / "jobs" / "ingest.py"
+
+TERM_S = 10.0
+"""How long Spark may take to end on its own before its process group is killed."""
+
+
+class SparkSubmit:
+    """Runs `jobs/ingest.py` on a Spark master; the package goes along as a zip."""
+
+    def __init__(self, config: SparkEngine) -> None:
+        self._config = config
+        self._process: subprocess.Popen[str] | None = None
+
+    def run(self, job: IngestJob, log: Callable[[str], None]) -> None:
+        """Submit and wait, giving Spark's log line by line.
+
+        Raises:
+            ConfigError: there is no `spark-submit`.
+            IngestError: Spark ended with another exit code than 0.
+        """
+        with tempfile.TemporaryDirectory(prefix="shardlake-") as scratch:
+            package = zip_package(Path(scratch) / "shardlake.zip")
+            environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, **job.credentials}
+            environment.setdefault("SPARK_LOCAL_IP", "127.0.0.1") if self._config.master.startswith("local") else None
+            self._process = subprocess.Popen(
+                self.arguments(job, package),
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="replace",
+                start_new_session=True,
+            )
+            try:
+                assert self._process.stdout is not None
+                for line in self._process.stdout:
+                    log(line.rstrip("\n"))
+                code = self._process.wait()
+            finally:
+                self.cancel()
+        if code != 0:
+            raise IngestError(f"spark-submit ended with exit code {code}", todo="Its log is above")
+
+    def arguments(self, job: IngestJob, package: Path) -> list[str]:
+        """The whole command line; no shell sees it, and it holds no secret.
+
+        Raises:
+            ConfigError: there is no `spark-submit`.
+        """
+        submit = shutil.which("spark-submit", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+        if submit is None:
+            raise ConfigError("there is no spark-submit", todo="Install pyspark beside shardlake, or put Spark on PATH")
+        conf = {"spark.ui.showConsoleProgress": "false", "spark.ui.enabled": "false", **self._config.conf}
+        if self._config.master.startswith("local"):
+            conf = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1", **conf}
+        settings = [part for key, value in sorted(conf.items()) for part in ("--conf", f"{key}={value}")]
+        return [
+            *(submit, "--master", self._config.master, "--name", job.name, "--py-files", str(package), *settings),
+            *(str(JOB), "--plan", job.plan_file, "--digest", job.digest),
+            *("--ranges", ",".join(map(str, job.ranges)), "--report", job.report_file),
+        ]
+
+    def cancel(self) -> None:
+        """End the whole process group: first asked to, then killed."""
+        process = self._process
+        if process is None:
+            return
+        for sign in (signal.SIGTERM, signal.SIGKILL):
+            try:
+                os.killpg(process.pid, sign)
+                process.wait(TERM_S)
+            except ProcessLookupError:
+                return
+            except subprocess.TimeoutExpired:
+                continue
+
+
+def zip_package(target: Path) -> Path:
+    """The package as a zip for `--py-files`."""
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        for source in sorted(PACKAGE.rglob("*.py")):
+            archive.write(source, source.relative_to(PACKAGE.parent))
+    return target

@@ -1,0 +1,1 @@
+"""The dataset: rows to Parquet, published by create-if-absent, verified from the store alone."""

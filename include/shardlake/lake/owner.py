@@ -1,0 +1,75 @@
+"""Whose dataset this is: one pipeline of one ledger, reading one stream. Checked when planning and publishing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from shardlake.errors import ConflictError
+from shardlake.lake.home import LocalHome
+from shardlake.names import OWNER
+from shardlake.plan import BatchPlan
+
+_CAUSES = {
+    "pipeline": "the dataset belongs to another pipeline",
+    "stream_arn": "the pipeline now names another stream",
+    "stream_created_at_ms": "the stream was deleted and made anew under its name",
+    "ledger_id": "the ledger is another one (a second deployment, or one restored or emptied)",
+}
+
+
+def check_owner(home: LocalHome, plan: BatchPlan) -> bool:
+    """Whether the dataset has an owner; if so, it is the plan's.
+
+    Raises:
+        ConflictError: the dataset is owned by another pipeline, stream or ledger.
+    """
+    text = home.read(OWNER)
+    if text is None:
+        return False
+    try:
+        found = json.loads(text)
+        refuse_other(found, _owner(plan), f"dataset {plan.dataset} is not this pipeline's")
+    except (ValueError, TypeError, KeyError) as exc:
+        raise ConflictError(
+            f"{home.path(OWNER)} cannot be understood ({exc})", todo="Restore it, or choose a new dataset"
+        ) from exc
+    return True
+
+
+def claim_dataset(home: LocalHome, plan: BatchPlan) -> None:
+    """Make the plan's pipeline the owner of a dataset that has none.
+
+    Raises:
+        ConflictError: as `check_owner`, also when another claims it at the same time.
+    """
+    if not check_owner(home, plan):
+        home.create(OWNER, json.dumps(_owner(plan), indent=1, sort_keys=True))
+        check_owner(home, plan)
+
+
+def refuse_other(found: Mapping[str, object], expected: Mapping[str, object], what: str) -> None:
+    """Raise unless `found` says what `expected` does, naming the first difference and its likely cause.
+
+    Raises:
+        ConflictError: it does not.
+        KeyError: `found` lacks a key.
+    """
+    for key, value in expected.items():
+        if found[key] != value:
+            raise ConflictError(
+                f"{what}, {key}",
+                expected=value,
+                found=found[key],
+                todo=f"Likely cause: {_CAUSES.get(key, 'the configuration has changed')}."
+                " Give the pipeline a new name and a new dataset, or put back what it had",
+            )
+
+
+def _owner(plan: BatchPlan) -> dict[str, object]:
+    return {
+        "pipeline": plan.pipeline,
+        "stream_arn": plan.stream.arn,
+        "stream_created_at_ms": plan.stream.created_at_ms,
+        "ledger_id": plan.ledger_id,
+    }

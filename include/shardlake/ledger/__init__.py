@@ -1,0 +1,174 @@
+"""The ledger, or offsets store: what it promises, whatever keeps it.
+
+Per (pipeline, namespace, shard) the ledger holds a chain of ranges, each starting where the one before it ends:
+`planned` (open; at most one a chain), then `committed`; or `lost`. The position of a shard is the end of its last
+committed or lost range, or the chain's own start while there is none. Everything that decides is one transaction.
+
+Stores: `memory` (tests, simulation), `sql` (SQLite, PostgreSQL). `open_ledger` picks one by its URL.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from shardlake.plan import BatchPlan
+from shardlake.ranges import Position, SequenceRange
+from shardlake.shards import Shard
+
+State = Literal["planned", "committed", "lost"]
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Whose data a pipeline of this ledger is. It is stored once and never changes."""
+
+    pipeline: str
+    stream_arn: str
+    stream_created_at_ms: int
+    dataset: str
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """Where a shard stands in a namespace.
+
+    Attributes:
+        position: the end of the last closed range, or the chain's start; `SHARD_END`: the shard is finished.
+        open_range: the one planned range, which starts at `position`; None: nothing is planned.
+        caught_up_at_ms: the service's time at which nothing was found after `position` with MillisBehindLatest 0;
+            None where that was never seen of this very position.
+    """
+
+    shard_id: str
+    position: Position
+    open_range: SequenceRange | None
+    caught_up_at_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What the file of a range holds: rows of the file, bytes of the file, and the checksum of its rows."""
+
+    rows: int
+    bytes: int
+    checksum: str
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerRange:
+    """One row of a chain.
+
+    Attributes:
+        batch_id: the batch that planned the range first.
+        contents: what its file holds; None unless committed.
+        closed_at_ms: local time of the commit or of the declaration of loss, for people; None while planned.
+    """
+
+    range: SequenceRange
+    state: State
+    batch_id: str
+    contents: Contents | None
+    closed_at_ms: int | None
+
+
+class Ledger(ABC):
+    """The contract. One suite of tests (`tests/contracts/test_ledger.py`) runs over every store.
+
+    Every method is one transaction and safe under concurrent callers. All raise `UnavailableError` when the store
+    cannot be reached.
+    """
+
+    @property
+    @abstractmethod
+    def ledger_id(self) -> str:
+        """A random id made when the ledger was created: tells it from a restored copy under another name."""
+
+    @abstractmethod
+    def claim(self, identity: Identity) -> Identity:
+        """Store `identity` if its pipeline has none yet; return the stored one, which may differ."""
+
+    @abstractmethod
+    def shards(self, pipeline: str) -> dict[str, Shard]:
+        """Every shard that a listing ever showed, by shard id. Empty before the first complete listing."""
+
+    @abstractmethod
+    def record_listing(
+        self, pipeline: str, namespace: str, listed: Sequence[Shard], starts: Mapping[str, Position]
+    ) -> None:
+        """Store one complete listing: new shards, ends of known ones, `missing` counts; and open chains at `starts`.
+
+        A chain that is there already keeps its start.
+        """
+
+    @abstractmethod
+    def open_chains(self, pipeline: str, namespace: str, starts: Mapping[str, Position]) -> None:
+        """Open chains of shards that have none; one that is there already keeps its start."""
+
+    @abstractmethod
+    def chains(self, pipeline: str, namespace: str) -> dict[str, Chain]:
+        """Where every shard with a chain stands, by shard id. Its cost does not grow with the chains' length."""
+
+    @abstractmethod
+    def mark_caught_up(self, pipeline: str, namespace: str, at_ms: Mapping[str, tuple[Position, int]]) -> None:
+        """Note per shard that nothing was found after a position at a service time; ignored if it has moved on."""
+
+    @abstractmethod
+    def batch(self, batch_id: str) -> str | None:
+        """The text of a pinned plan, or None."""
+
+    @abstractmethod
+    def pin(self, draft: BatchPlan, proposed: Sequence[SequenceRange], group_size: int) -> str:
+        """Pin the ranges of a batch and return the text of its plan, as it now stands in the ledger.
+
+        If the batch is there already, its text comes back and nothing changes. Otherwise, per proposed range: if its
+        chain has an open range, that one is taken over as it is; if the position is the range's start, the range is
+        planned; else (the position has moved on) it is left out. The plan is `draft` with those ranges.
+        """
+
+    @abstractmethod
+    def commit(self, plan: BatchPlan, contents: Mapping[SequenceRange, Contents]) -> list[str]:
+        """Move positions from each range's start to its end by compare-and-set; all that can be are committed.
+
+        A range that is committed already with the same end and checksum is left as it is.
+
+        Returns:
+            One message for each range in conflict (another range or checksum has its place, or its chain has no such
+            open range): what was expected, what was found, the likely cause. Empty when all are committed.
+        """
+
+    @abstractmethod
+    def committed(self, plan: BatchPlan) -> dict[SequenceRange, Contents]:
+        """Those ranges of a plan that are committed, in the plan's order, with their contents."""
+
+    @abstractmethod
+    def declare_lost(
+        self, pipeline: str, namespace: str, batch_id: str, lost: SequenceRange, rest: SequenceRange | None
+    ) -> None:
+        """Close the stretch `lost` as lost and open `rest` behind it, in place of an open range if there is one.
+
+        `lost` starts at the shard's position. `rest`, if given, starts at its end (as `AT` the first record left).
+
+        Raises:
+            ConflictError: the position is not where `lost` starts.
+        """
+
+    @abstractmethod
+    def ranges(
+        self, pipeline: str, namespace: str, shard_id: str | None = None, state: State | None = None
+    ) -> Iterator[LedgerRange]:
+        """The rows of the chains, by shard id and start, paged: memory does not grow with their number."""
+
+
+def open_ledger(url: str) -> Ledger:
+    """The ledger at a SQLAlchemy URL, its schema brought up to date; SQLite makes its file.
+
+    Raises:
+        ConfigError: the URL is not one of a supported store, or the schema is newer than this code.
+        UnavailableError: the store cannot be reached or written.
+    """
+    from shardlake.ledger.sql import SqlLedger
+
+    return SqlLedger.open(url)

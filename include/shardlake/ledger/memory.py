@@ -1,0 +1,147 @@
+"""The ledger in memory: for tests and simulation; it is gone with the process."""
+
+import threading
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from shardlake.ledger import Chain, Contents, Identity, Ledger, LedgerRange, State
+from shardlake.ledger.chain import CaughtUp, chain_of, check_loss, choose, conflict, contents_of, is_news, merge_listing
+from shardlake.plan import BatchPlan
+from shardlake.ranges import Position, SequenceRange
+from shardlake.shards import Shard
+
+
+@dataclass(slots=True)
+class _StoredChain:
+    """A chain's start and its ranges by start key; they are added in order."""
+
+    start: Position
+    rows: dict[str, LedgerRange] = field(default_factory=dict)
+    caught_up: CaughtUp | None = None
+
+    def stand(self, shard_id: str) -> Chain:
+        tip = next(reversed(self.rows.values())) if self.rows else None
+        return chain_of(shard_id, self.start, tip, self.caught_up)
+
+
+class MemoryLedger(Ledger):
+    """A ledger under one lock. Values are immutable, so what is handed out never changes."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._ledger_id = uuid.uuid4().hex
+        self._identities: dict[str, Identity] = {}
+        self._shards: dict[str, dict[str, Shard]] = {}
+        self._chains: dict[tuple[str, str], dict[str, _StoredChain]] = {}
+        self._batches: dict[str, str] = {}
+
+    @property
+    def ledger_id(self) -> str:
+        return self._ledger_id
+
+    def claim(self, identity: Identity) -> Identity:
+        with self._lock:
+            return self._identities.setdefault(identity.pipeline, identity)
+
+    def shards(self, pipeline: str) -> dict[str, Shard]:
+        with self._lock:
+            return dict(self._shards.get(pipeline, {}))
+
+    def record_listing(
+        self, pipeline: str, namespace: str, listed: Sequence[Shard], starts: Mapping[str, Position]
+    ) -> None:
+        with self._lock:
+            known = self._shards.setdefault(pipeline, {})
+            known.update(merge_listing(known, listed))
+            self.open_chains(pipeline, namespace, starts)
+
+    def open_chains(self, pipeline: str, namespace: str, starts: Mapping[str, Position]) -> None:
+        with self._lock:
+            chains = self._chains.setdefault((pipeline, namespace), {})
+            for shard_id, start in starts.items():
+                chains.setdefault(shard_id, _StoredChain(start))
+
+    def chains(self, pipeline: str, namespace: str) -> dict[str, Chain]:
+        with self._lock:
+            stored = self._chains.get((pipeline, namespace), {})
+            return {shard_id: stored[shard_id].stand(shard_id) for shard_id in sorted(stored)}
+
+    def mark_caught_up(self, pipeline: str, namespace: str, at_ms: Mapping[str, tuple[Position, int]]) -> None:
+        with self._lock:
+            chains = self.chains(pipeline, namespace)
+            for shard_id, (position, service_ms) in at_ms.items():
+                if is_news(chains.get(shard_id), position, service_ms):
+                    self._chains[pipeline, namespace][shard_id].caught_up = (position.key, service_ms)
+
+    def batch(self, batch_id: str) -> str | None:
+        with self._lock:
+            return self._batches.get(batch_id)
+
+    def pin(self, draft: BatchPlan, proposed: Sequence[SequenceRange], group_size: int) -> str:
+        with self._lock:
+            if draft.batch_id not in self._batches:
+                chosen, new = choose(proposed, self.chains(draft.pipeline, draft.namespace))
+                for range_ in new:
+                    self._append(
+                        draft.pipeline, draft.namespace, LedgerRange(range_, "planned", draft.batch_id, None, None)
+                    )
+                self._batches[draft.batch_id] = draft.with_ranges(chosen, group_size).to_text()
+            return self._batches[draft.batch_id]
+
+    def commit(self, plan: BatchPlan, contents: Mapping[SequenceRange, Contents]) -> list[str]:
+        messages = []
+        with self._lock:
+            stored = self._chains.get((plan.pipeline, plan.namespace), {})
+            for range_, held in contents.items():
+                chain = stored.get(range_.shard_id)
+                row = chain.rows.get(range_.start.key) if chain else None
+                message = conflict(range_, held, row, chain.stand(range_.shard_id) if chain else None)
+                if message:
+                    messages.append(message)
+                elif chain and row and row.state == "planned":
+                    chain.rows[range_.start.key] = replace(
+                        row, state="committed", contents=held, closed_at_ms=_local_time_ms()
+                    )
+        return messages
+
+    def committed(self, plan: BatchPlan) -> dict[SequenceRange, Contents]:
+        with self._lock:
+            stored = self._chains.get((plan.pipeline, plan.namespace), {})
+            return contents_of(plan, {(id_, key): row for id_, c in stored.items() for key, row in c.rows.items()})
+
+    def declare_lost(
+        self, pipeline: str, namespace: str, batch_id: str, lost: SequenceRange, rest: SequenceRange | None
+    ) -> None:
+        with self._lock:
+            chain = self._chains.get((pipeline, namespace), {}).get(lost.shard_id)
+            there = chain.rows.get(lost.start.key) if chain else None
+            if there and there.state == "lost" and there.range.through == lost.through:
+                return
+            check_loss(chain.stand(lost.shard_id) if chain else None, lost, rest)
+            if there and chain:
+                del chain.rows[lost.start.key]
+            self._append(pipeline, namespace, LedgerRange(lost, "lost", batch_id, None, _local_time_ms()))
+            if rest:
+                self._append(pipeline, namespace, LedgerRange(rest, "planned", batch_id, None, None))
+
+    def ranges(
+        self, pipeline: str, namespace: str, shard_id: str | None = None, state: State | None = None
+    ) -> Iterator[LedgerRange]:
+        with self._lock:
+            stored = self._chains.get((pipeline, namespace), {})
+            rows = [
+                row
+                for shard in sorted(stored)
+                for row in stored[shard].rows.values()
+                if shard_id in (None, shard) and state in (None, row.state)
+            ]
+        return iter(rows)
+
+    def _append(self, pipeline: str, namespace: str, row: LedgerRange) -> None:
+        self._chains[pipeline, namespace][row.range.shard_id].rows[row.range.start.key] = row
+
+
+def _local_time_ms() -> int:
+    return time.time_ns() // 1_000_000

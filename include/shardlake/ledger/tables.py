@@ -1,0 +1,128 @@
+"""The ledger's tables as statements name them, and rows ↔ values. Their definition is in the migrations."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+import sqlalchemy as sa
+
+from shardlake.ledger import Contents, LedgerRange
+from shardlake.ranges import SHARD_END, Position, SequenceNumber, SequenceRange, ShardEnd, Start, parse_through
+from shardlake.shards import Shard
+
+
+def _table(name: str, columns: str) -> sa.TableClause:
+    return sa.table(f"shardlake_{name}", *(sa.column(column) for column in columns.split()))
+
+
+ledger = _table("ledger", "ledger_id")
+pipelines = _table("pipelines", "pipeline stream_arn stream_created_at_ms dataset")
+shards = _table(
+    "shards",
+    "pipeline shard_id parents starting_hash_key ending_hash_key starting_sequence_number ending_sequence_number"
+    " missing",
+)
+batches = _table("batches", "batch_id pipeline namespace dag_id run_id plan digest created_at_ms")
+chains = _table("chains", "pipeline namespace shard_id start_kind start_number start_key caught_up_key caught_up_at_ms")
+ranges = _table(
+    "ranges",
+    "pipeline namespace shard_id start_kind start_number start_key through through_key anchor"
+    " state batch_id rows bytes checksum closed_at_ms",
+)
+
+_KEYS = ("pipeline", "namespace", "start_key", "through_key")
+
+
+def value_columns(rows: sa.FromClause) -> list[sa.ColumnElement[Any]]:
+    """The columns of `ranges`, or of an alias of it, that `ledger_range` takes."""
+    return [column for column in rows.c if column.name not in _KEYS]
+
+
+def tips(dialect: str, pipeline: str, namespace: str, shard_id: str | None) -> sa.Select[Any]:
+    """Chains, each with its last range: one seek of the primary key a chain, however long the chain is.
+
+    Columns: shard_id, start_kind, start_number, caught_up_key, caught_up_at_ms, then `value_columns` (nulls: no range).
+    """
+
+    def of_chain(rows: sa.FromClause) -> sa.ColumnElement[bool]:
+        return sa.and_(*(rows.c[name] == chains.c[name] for name in ("pipeline", "namespace", "shard_id")))
+
+    tip: sa.FromClause
+    if dialect == "postgresql":
+        # LIMIT 1 leaves the planner no way to join the chains with all of their ranges.
+        tip = sa.select(ranges).where(of_chain(ranges)).order_by(ranges.c.start_key.desc()).limit(1).lateral("tip")
+        on: sa.ColumnElement[bool] = sa.true()
+    else:
+        tip = ranges.alias("tip")
+        last = sa.select(sa.func.max(ranges.c.start_key)).where(of_chain(ranges)).scalar_subquery()
+        on = sa.and_(of_chain(tip), tip.c.start_key == last)
+    own = (chains.c[name] for name in ("shard_id", "start_kind", "start_number", "caught_up_key", "caught_up_at_ms"))
+    return (
+        sa.select(*own, *value_columns(tip))
+        .select_from(chains.outerjoin(tip, on))
+        .where(chains.c.pipeline == pipeline, chains.c.namespace == namespace)
+        .where(*([] if shard_id is None else [chains.c.shard_id == shard_id]))
+        .order_by(chains.c.shard_id)
+    )
+
+
+def ledger_range(values: Sequence[Any]) -> LedgerRange:
+    """The row with these `value_columns`."""
+    shard_id, kind, number, through, anchor, state, batch_id, rows, bytes_, checksum, closed_at_ms = values
+    range_ = SequenceRange(
+        shard_id,
+        Start(kind, SequenceNumber(number)),
+        parse_through(through),
+        None if anchor is None else SequenceNumber(anchor),
+    )
+    contents = None if rows is None else Contents(rows, bytes_, checksum)
+    return LedgerRange(range_, state, batch_id, contents, closed_at_ms)
+
+
+def range_row(pipeline: str, namespace: str, row: LedgerRange) -> dict[str, Any]:
+    """The row to insert for a new range."""
+    range_ = row.range
+    return {
+        "pipeline": pipeline,
+        "namespace": namespace,
+        "shard_id": range_.shard_id,
+        "start_kind": range_.start.kind,
+        "start_number": range_.start.number.text,
+        "start_key": range_.start.key,
+        "through": str(range_.through),
+        "through_key": range_.through.key,
+        "anchor": range_.anchor and range_.anchor.text,
+        "state": row.state,
+        "batch_id": row.batch_id,
+        "closed_at_ms": row.closed_at_ms,
+    }
+
+
+def position(kind: str, number: str | None) -> Position:
+    """A chain's start from its columns."""
+    return SHARD_END if number is None else Start(kind, SequenceNumber(number))  # type: ignore[arg-type]  # CHECKed
+
+
+def chain_row(pipeline: str, namespace: str, shard_id: str, start: Position) -> dict[str, Any]:
+    """The row to insert for a new chain."""
+    kind, number = (start.value, None) if isinstance(start, ShardEnd) else (start.kind, start.number.text)
+    return {
+        "pipeline": pipeline,
+        "namespace": namespace,
+        "shard_id": shard_id,
+        "start_kind": kind,
+        "start_number": number,
+        "start_key": start.key,
+    }
+
+
+def shard(values: Sequence[Any]) -> Shard:
+    """The row of a shard, without its pipeline."""
+    shard_id, parents, *others = values
+    return Shard(shard_id, tuple(json.loads(parents)), *others)
+
+
+def shard_row(pipeline: str, shard: Shard) -> dict[str, Any]:
+    """The row to insert for a new shard."""
+    return {**asdict(shard), "pipeline": pipeline, "parents": json.dumps(shard.parents)}

@@ -1,0 +1,145 @@
+"""The plan of a batch: the ranges of one run, pinned before anything is read, and what decides names and content.
+
+The ledger holds the plan's text; the plan file beside the dataset is a copy of it. Whoever reads the copy (the Spark
+job) checks it against the digest that the ledger's text has. A plan holds no secret.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from shardlake.errors import ConflictError
+from shardlake.ranges import SequenceNumber, SequenceRange, Start, parse_through
+
+LAYOUT = 1
+"""Version of names, schema and row order in data files; a plan of another layout is refused."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """A stream as it was when planning; creation time tells a recreated stream from this one."""
+
+    name: str
+    arn: str
+    created_at_ms: int
+    retention_ms: int
+    region: str
+    endpoint_url: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """The run that a batch belongs to."""
+
+    dag_id: str
+    run_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class BatchPlan:
+    """The ranges of one run, in groups of one Spark job each.
+
+    Attributes:
+        batch_id: follows from pipeline, namespace and run (`names.batch_id`).
+        ledger_id: the ledger that pinned the plan; together with pipeline and stream it owns the dataset.
+        planned_at_ms: the service's time when planning began.
+        behind: the window or the byte limit left records behind: another batch should follow at once.
+        groups: the ranges, at most one a shard.
+        losses: what `on_data_loss: fail` kept out of the batch; the run fails for it after the rest is committed.
+    """
+
+    batch_id: str
+    pipeline: str
+    namespace: str
+    run: Run
+    stream: Stream
+    dataset: str
+    ledger_id: str
+    planned_at_ms: int
+    behind: bool
+    groups: tuple[tuple[SequenceRange, ...], ...]
+    losses: tuple[str, ...] = ()
+    layout: int = LAYOUT
+
+    @property
+    def ranges(self) -> Iterator[SequenceRange]:
+        """All ranges, group after group."""
+        return (range_ for group in self.groups for range_ in group)
+
+    def with_ranges(self, ranges: Iterable[SequenceRange], group_size: int) -> BatchPlan:
+        """The same plan with these ranges, cut in groups of at most `group_size`."""
+        all_ = tuple(ranges)
+        groups = tuple(all_[i : i + group_size] for i in range(0, len(all_), group_size))
+        return replace(self, groups=groups)
+
+    def to_text(self) -> str:
+        """Canonical JSON: the same plan is the same text."""
+        plan = {
+            **asdict(replace(self, groups=())),
+            "groups": [[range_to_json(range_) for range_ in group] for group in self.groups],
+        }
+        return json.dumps(plan, sort_keys=True, indent=1)
+
+    @classmethod
+    def from_text(cls, text: str) -> BatchPlan:
+        """The plan that `to_text` wrote.
+
+        Raises:
+            ConflictError: the text is not a plan of this layout.
+        """
+        try:
+            plan = json.loads(text)
+            layout = plan["layout"]
+            if layout == LAYOUT:
+                return cls(
+                    **{
+                        **plan,
+                        "run": Run(**plan["run"]),
+                        "stream": Stream(**plan["stream"]),
+                        "losses": tuple(plan["losses"]),
+                        "groups": tuple(tuple(range_from_json(r) for r in group) for group in plan["groups"]),
+                    }
+                )
+        except (KeyError, TypeError, ValueError) as exc:
+            raise ConflictError(f"this is not a batch plan ({exc})", todo="Run the plan step again") from exc
+        raise ConflictError(
+            "a plan of another layout",
+            expected=LAYOUT,
+            found=layout,
+            todo="Finish the batch with the code version that planned it",
+        )
+
+
+def digest(text: str) -> str:
+    """SHA-256 of a plan's text, hexadecimal."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def range_to_json(range_: SequenceRange) -> dict[str, Any]:
+    """A range as it stands in plans, footers and reports: kinds and exact texts."""
+    return {
+        "shard_id": range_.shard_id,
+        "start": [range_.start.kind, range_.start.number.text],
+        "through": str(range_.through),
+        "anchor": range_.anchor and range_.anchor.text,
+    }
+
+
+def range_from_json(value: dict[str, Any]) -> SequenceRange:
+    """The range that `range_to_json` wrote.
+
+    Raises:
+        KeyError, TypeError, ValueError: the value is not a range.
+    """
+    kind, number = value["start"]
+    anchor = value["anchor"]
+    return SequenceRange(
+        value["shard_id"],
+        Start(kind, SequenceNumber(number)),
+        parse_through(value["through"]),
+        None if anchor is None else SequenceNumber(anchor),
+    )

@@ -1,0 +1,27 @@
+"""A sink: what a batch becomes. The commit belongs to it, so that a sink can commit data and positions as one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Protocol
+
+from shardlake.errors import ShardlakeError
+from shardlake.kinesis.client import Page
+from shardlake.ledger import Contents, Ledger
+from shardlake.plan import BatchPlan
+from shardlake.ranges import SequenceRange
+
+
+class Sink(Protocol):
+    """What the steps ask of a sink; `sinks.parquet` is the one there is."""
+
+    def write(self, plan: BatchPlan, range_: SequenceRange, read: Callable[[], Iterable[Page]]) -> Contents:
+        """Publish a range, in a Spark task; what is published already is adopted and nothing is read."""
+
+    def verify(
+        self, plan: BatchPlan, ranges: Iterable[SequenceRange]
+    ) -> Mapping[SequenceRange, Contents | ShardlakeError]:
+        """What the store holds of ranges of a plan: each one's contents, or why it does not hold."""
+
+    def commit(self, ledger: Ledger, plan: BatchPlan, verified: Mapping[SequenceRange, Contents]) -> list[str]:
+        """Make verified ranges count, by compare-and-set; one message for each in conflict."""

@@ -1,0 +1,72 @@
+"""The Spark job: ranges of a pinned plan in, published Parquet files and a report out.
+
+    spark-submit --py-files shardlake.zip jobs/ingest.py --plan FILE --digest SHA256 --ranges 0,1,2 --report FILE
+
+One Spark task a range. The rows do not cross into the JVM: the Python worker reads, writes and publishes, and only
+its report comes back through `mapInArrow`. A retried or speculative task is just another attempt of the protocol.
+Uses nothing newer than Spark 3.5.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from dataclasses import astuple
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from shardlake.errors import ShardlakeError
+from shardlake.ingesting import RangeReport, error_of_report, ingest_range, load_plan, report_to_text
+from shardlake.lake.home import LocalHome
+
+REPORT_DDL = "shard_id string, range string, rows bigint, bytes bigint, error string, message string"
+"""Grain: one row a range; the fields of `RangeReport`."""
+
+
+def ingest(spark: SparkSession, plan_text: str, plan_digest: str, ranges: list[int]) -> list[RangeReport]:
+    """Publish the named ranges of a plan, one Spark task each; one report a range."""
+
+    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        plan = load_plan(plan_text, plan_digest)
+        all_ranges = list(plan.ranges)
+        for batch in batches:
+            reports = [astuple(ingest_range(plan, all_ranges[ranges[row]])) for row in batch.column(0).to_pylist()]
+            columns = [list(column) for column in zip(*reports, strict=True)]
+            types = [pa.string(), pa.string(), pa.int64(), pa.int64(), pa.string(), pa.string()]
+            arrays = [pa.array(column, type_) for column, type_ in zip(columns, types, strict=True)]
+            yield pa.RecordBatch.from_arrays(arrays, names=list(RangeReport.__slots__))
+
+    tasks = spark.range(0, len(ranges), 1, len(ranges))
+    return [RangeReport(**row.asDict()) for row in tasks.mapInArrow(work, REPORT_DDL).collect()]
+
+
+def main(argv: list[str]) -> int:
+    """Run the job; the exit code is the most severe error's."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--plan", required=True, type=Path)
+    parser.add_argument("--digest", required=True)
+    parser.add_argument("--ranges", required=True, type=lambda text: [int(part) for part in text.split(",")])
+    parser.add_argument("--report", required=True, type=Path)
+    arguments = parser.parse_args(argv)
+    try:
+        plan_text = arguments.plan.read_text(encoding="utf-8")
+        plan = load_plan(plan_text, arguments.digest)
+        spark = SparkSession.builder.getOrCreate()
+        report = report_to_text(ingest(spark, plan_text, arguments.digest, arguments.ranges))
+        LocalHome(plan.dataset).replace(str(arguments.report.relative_to(plan.dataset)), report)
+        spark.stop()
+        error = error_of_report(report)
+    except OSError as exc:
+        error = ShardlakeError(f"{arguments.plan} cannot be read ({exc.strerror})", todo="Run the plan step again")
+    except ShardlakeError as exc:
+        error = exc
+    if error:
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+    return error.exit_code if error else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,144 @@
+"""The stores that contract suites run over, PostgreSQL a real server among them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import psycopg
+import pytest
+
+USER = "shardlake"
+PASSWORD = "sw0rdf:sh/&"
+
+
+class PostgresServer:
+    """A PostgreSQL server of this test session's own, on a free port of 127.0.0.1, with a password."""
+
+    def __init__(self, programs: Path) -> None:
+        self._programs = programs
+        # PostgreSQL refuses to run as root.
+        self._account = "nobody" if os.geteuid() == 0 else None
+        self._folder = Path(tempfile.mkdtemp(prefix="shardlake-pg-"))
+        if self._account:
+            shutil.chown(self._folder, self._account)
+        self.port = _free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        password_file = self._folder / "password"
+        password_file.write_text(PASSWORD)
+        password_file.chmod(0o644)
+        subprocess.run(
+            [self._programs / "initdb", "-D", "data", "-U", USER, "--auth=scram-sha-256", "--pwfile=password"]
+            + ["--no-sync", "--encoding=UTF8", "--locale=C"],
+            cwd=self._folder,
+            user=self._account,
+            check=True,
+            capture_output=True,
+        )
+        log = (self._folder / "log").open("wb")
+        self._process = subprocess.Popen(
+            [self._programs / "postgres", "-D", "data", "-h", "127.0.0.1", "-p", str(self.port), "-F"]
+            + ["-c", "unix_socket_directories=", "-c", "shared_buffers=32MB"],
+            cwd=self._folder,
+            user=self._account,
+            stdout=log,
+            stderr=log,
+        )
+        log.close()
+        deadline = time.monotonic() + 30
+        while True:
+            try:
+                self.connect("postgres").close()
+                return
+            except psycopg.OperationalError:
+                if self._process.poll() is not None or time.monotonic() > deadline:
+                    raise RuntimeError((self._folder / "log").read_text()[-2000:]) from None
+                time.sleep(0.05)
+
+    def stop(self) -> None:
+        if self._process:
+            self._process.send_signal(signal.SIGINT)  # a fast shutdown: open connections are ended
+            self._process.wait(timeout=30)
+        shutil.rmtree(self._folder)
+
+    def connect(self, database: str) -> psycopg.Connection:
+        """A raw connection, each statement its own transaction."""
+        return psycopg.connect(
+            host="127.0.0.1", port=self.port, user=USER, password=PASSWORD, dbname=database, autocommit=True
+        )
+
+    def new_database(self) -> str:
+        """The name of a new, empty database."""
+        name = f"test_{uuid.uuid4().hex[:12]}"
+        with closing(self.connect("postgres")) as connection:
+            connection.execute(f"CREATE DATABASE {name} STRATEGY wal_log")
+        return name
+
+    def url(self, database: str) -> str:
+        password = PASSWORD.replace(":", "%3A").replace("/", "%2F").replace("&", "%26")
+        return f"postgresql+psycopg://{USER}:{password}@127.0.0.1:{self.port}/{database}"
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """A running server; a laptop without PostgreSQL skips, CI fails."""
+    programs = _programs()
+    if programs is None:
+        missing = "no PostgreSQL: install the pgserver package or Debian's postgresql"
+        if os.environ.get("CI") == "true":
+            pytest.fail(missing)
+        pytest.skip(missing)
+    server = PostgresServer(programs)
+    try:
+        server.start()
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture
+def sqlite_url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path}/ledger.db"
+
+
+@pytest.fixture
+def postgres_url(postgres: PostgresServer) -> str:
+    return postgres.url(postgres.new_database())
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def sql_url(request: pytest.FixtureRequest) -> str:
+    """The URL of an empty database, once of each kind."""
+    return str(request.getfixturevalue(f"{request.param}_url"))
+
+
+def _programs() -> Path | None:
+    """The folder of a PostgreSQL's programs: the PyPI wheel's, else Debian's newest, else the one on the PATH."""
+    candidates: list[Path] = []
+    try:
+        import pgserver
+
+        candidates.append(Path(pgserver.__file__).parent / "pginstall/bin")
+    except ImportError:
+        pass
+    candidates += sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
+    if on_path := shutil.which("postgres"):
+        candidates.append(Path(on_path).parent)
+    return next((folder for folder in candidates if (folder / "initdb").exists()), None)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
