@@ -59,14 +59,22 @@ class Process:
 
     def _owns(self, candidate: psutil.Process) -> bool:
         try:
-            age_s = candidate.create_time() - self.started
-            if candidate.status() == psutil.STATUS_ZOMBIE or age_s < -_CLOCK_TOLERANCE_S:
+            if candidate.status() == psutil.STATUS_ZOMBIE:
                 return False
             if candidate.pid == self.pid:
-                return age_s < _CLOCK_TOLERANCE_S
-            return os.getsid(candidate.pid) == self.pid or candidate.environ().get(_MARK) == self.mark
+                return self._is_head(candidate)
+            if os.getsid(candidate.pid) == self.pid and self._session_is_its_own():
+                return True
+            return candidate.environ().get(_MARK) == self.mark
         except (psutil.Error, OSError):
             return False
+
+    def _session_is_its_own(self) -> bool:
+        # A session's number is not given out again while a process is in it, whether or not its head still lives.
+        return not psutil.pid_exists(self.pid) or self._is_head(psutil.Process(self.pid))
+
+    def _is_head(self, candidate: psutil.Process) -> bool:
+        return abs(candidate.create_time() - self.started) < _CLOCK_TOLERANCE_S
 
     def wait_until(self, ready: Callable[[], bool], *, within_s: float) -> None:
         """Waits until it is ready.

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from local_kinesis.api import Api
 from local_kinesis.behaviour import EMPTY_PAGES, RESUME, Behaviour
 from local_kinesis.errors import ServiceError
-from local_kinesis.server import BindError, loopback_address, make_streams, serve
+from local_kinesis.server import ServeError, loopback_address, make_streams, serve
 
 USAGE_ERROR = 2
 
@@ -36,7 +36,7 @@ def serve_command(arguments: Sequence[str]) -> int:
         address = loopback_address(options.host)
         make_streams(api, options.region, options.stream)
         asyncio.run(serve(api, address, options.port, until_stdin_closes=options.until_stdin_closes))
-    except (BindError, ServiceError) as error:
+    except (ServeError, ServiceError) as error:
         print(f"local_kinesis: {error}", file=sys.stderr)
         return USAGE_ERROR
     return 0

@@ -58,7 +58,7 @@ class Control:
     def _order(self, name: str, value: Any) -> _Order:
         behaviour = self._behaviour
         match name, value:
-            case "deny", [*names] if self._operations.issuperset(names):
+            case "deny", [*names] if all(isinstance(each, str) and each in self._operations for each in names):
                 return lambda: setattr(behaviour, "denied", frozenset(names))
             case "advance_clock_s", int() | float() if value >= 0:
                 return lambda: self._account.clock.advance(value)

@@ -132,10 +132,13 @@ class RecordOperations:
 
 def _checked(record: dict[str, Any], max_bytes: int) -> _Checked:
     key, data = record.get("PartitionKey"), record.get("Data")
-    if not isinstance(key, str) or not isinstance(data, str):
+    if key is None or data is None:
         raise ValidationException(
-            "1 validation error detected: a record must have a PartitionKey and Data, both strings"
+            "1 validation error detected: Value null at 'partitionKey' or 'data' of a record failed to satisfy "
+            "constraint: Member must not be null"
         )
+    if not isinstance(key, str) or not isinstance(data, str):
+        raise SerializationException("a record's PartitionKey and Data must be strings")
     if not 1 <= len(key) <= 256:
         raise ValidationException(
             f"1 validation error detected: Value at 'partitionKey' of {len(key)} characters failed to satisfy "

@@ -57,13 +57,15 @@ def resize(stream: Stream, target: int, now_ms: int) -> None:
 
 
 def _replace(stream: Stream, parents: tuple[Shard, ...], bounds: tuple[int, ...], now_ms: int) -> None:
-    # Later than every parent, also within one millisecond: a child's numbers begin with its creation time.
-    created_ms = max(now_ms, *(parent.created_ms + 1 for parent in parents))
+    # A child's numbers begin with its creation time, which must not be before a parent's: a stream's may lie ahead of
+    # the clock by a moment (see ``Account.create``).
+    created_ms = max(now_ms, *(parent.created_ms for parent in parents))
     for parent in parents:
         parent.close(created_ms)
-    for start, stop in pairwise(bounds):
-        child = Shard(len(stream.shards), start, stop - 1, created_ms, parents)
-        stream.shards.append(child)
-        for parent in parents:
-            parent.children.append(child)
-    stream.reroute()
+    first_index = len(stream.shards)
+    children = [
+        Shard(first_index + i, start, stop - 1, created_ms, parents) for i, (start, stop) in enumerate(pairwise(bounds))
+    ]
+    for parent in parents:
+        parent.children += children
+    stream.replace(parents, children)

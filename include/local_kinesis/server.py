@@ -13,18 +13,20 @@ from local_kinesis.loopback import is_loopback
 from local_kinesis.stream import MAX_RECORD_BYTES
 
 
-class BindError(Exception):
-    """The server cannot listen where it was told to."""
+class ServeError(Exception):
+    """The server cannot listen where, or end when, it was told to."""
 
 
 def loopback_address(host: str) -> str:
     """The address to bind.
 
     Raises:
-        BindError: the host is not on the loopback interface. The server lets everybody in, so it must not be reachable.
+        ServeError: the host is not on the loopback interface. The server lets everybody in: it must not be reachable.
     """
     if not is_loopback(host):
-        raise BindError(f"refusing to listen on {host}: only loopback addresses (127.0.0.1, ::1, localhost) are served")
+        raise ServeError(
+            f"refusing to listen on {host}: only loopback addresses (127.0.0.1, ::1, localhost) are served"
+        )
     return "127.0.0.1" if host == "localhost" else host
 
 
@@ -34,7 +36,7 @@ async def serve(api: Api, address: str, port: int, *, until_stdin_closes: bool) 
     Prints one line on standard output once connections are taken.
 
     Raises:
-        BindError: the port is taken.
+        ServeError: the port is taken, or standard input is nothing whose end can be waited for.
     """
     loop = asyncio.get_running_loop()
     ended = asyncio.Event()
@@ -44,9 +46,12 @@ async def serve(api: Api, address: str, port: int, *, until_stdin_closes: bool) 
     try:
         server = await loop.create_server(lambda: Connection(api.answer, api.clock.now_ms, opened), address, port)
     except OSError as exc:
-        raise BindError(f"cannot listen on {address} port {port}: {exc.strerror}") from exc
+        raise ServeError(f"cannot listen on {address} port {port}: {exc.strerror}") from exc
     if until_stdin_closes:
-        await loop.connect_read_pipe(lambda: _EndOfInput(ended), sys.stdin)
+        try:
+            await loop.connect_read_pipe(lambda: _EndOfInput(ended), sys.stdin)
+        except (OSError, ValueError) as exc:
+            raise ServeError("--until-stdin-closes needs a pipe or a terminal as standard input") from exc
     print(f"local_kinesis listening on {_url(server.sockets[0])}", flush=True)
     await ended.wait()
     server.close()

@@ -81,14 +81,13 @@ class Shard:
         return text
 
     def read(self, after: int, max_records: int, max_bytes: int) -> Page:
-        """The records behind a position; at least one if there is any, however large it is."""
+        """The records behind a position; at least one if there is any, as no record is larger than a page."""
         start = bisect_right(self._ordinals, after)
         total = len(self._ordinals)
         if start == total or max_records == 0:
             return Page([], after, 0, self._arrivals_ms[start] if start < total else None)
         bytes_before = self._bytes_through[start - 1] if start else self._bytes_trimmed
         stop = bisect_right(self._bytes_through, bytes_before + max_bytes, start, min(start + max_records, total))
-        stop = max(stop, start + 1)
         return Page(
             self._fragments[start:stop],
             self._ordinals[stop - 1],

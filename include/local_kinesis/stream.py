@@ -25,12 +25,16 @@ class Stream:
         self.arn = f"arn:aws:kinesis:{region}:{ACCOUNT_ID}:stream/{name}"
         bounds = uniform_bounds(shard_count)
         self.shards = [Shard(i, bounds[i], bounds[i + 1] - 1, created_ms) for i in range(shard_count)]
-        self.reroute()
+        self.open_shards = list(self.shards)
+        """In the order of their hash keys."""
+        self._hash_starts = bounds[:-1]
 
-    def reroute(self) -> None:
-        """Takes notice of opened and closed shards."""
-        self.open_shards = sorted((shard for shard in self.shards if shard.is_open), key=lambda shard: shard.hash_start)
-        self._hash_starts = [shard.hash_start for shard in self.open_shards]
+    def replace(self, closed: tuple[Shard, ...], opened: list[Shard]) -> None:
+        """Lets new shards take the hash keys of neighbours that have been closed."""
+        index = self.open_shards.index(min(closed, key=lambda shard: shard.hash_start))
+        self.shards += opened
+        self.open_shards[index : index + len(closed)] = opened
+        self._hash_starts[index : index + len(closed)] = [shard.hash_start for shard in opened]
 
     def shard_for(self, hash_key: int) -> Shard:
         """The open shard that takes a hash key."""

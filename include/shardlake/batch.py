@@ -103,7 +103,7 @@ class Steps:
 
     def verify(self, batch_id: str) -> Mapping[SequenceRange, Contents | ShardlakeError]:
         """Find out from the store which ranges hold; what was reported does not count. Commit takes it from here."""
-        _, plan = self._pinned(batch_id)
+        plan = self.pinned(batch_id)
         committed = self.ledger.committed(plan)
         verified = self._sink.verify(plan, [range_ for range_ in plan.ranges if range_ not in committed])
         self.home.replace(f"{batch_directory(batch_id)}/verified.json", _verified_to_text(verified))
@@ -116,7 +116,7 @@ class Steps:
             IngestError: verify has not run.
             ShardlakeError: the most severe error of the ranges that could not be committed; the others are.
         """
-        _, plan = self._pinned(batch_id)
+        plan = self.pinned(batch_id)
         text = self.home.read(f"{batch_directory(batch_id)}/verified.json")
         if text is None:
             raise IngestError(f"batch {batch_id} is not verified", todo="Run the verify step first")
@@ -159,6 +159,14 @@ class Steps:
             return plan, self.commit(plan.batch_id)
         except ShardlakeError as exc:
             raise most_severe([*failed, exc]) from exc
+
+    def pinned(self, batch_id: str) -> BatchPlan:
+        """The plan of a batch, from the ledger.
+
+        Raises:
+            ConflictError: the ledger has no such batch.
+        """
+        return self._pinned(batch_id)[1]
 
     def _pinned(self, batch_id: str) -> tuple[str, BatchPlan]:
         text = self.ledger.batch(batch_id)

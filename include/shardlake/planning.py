@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
+from math import ceil
 from typing import TypeVar
 
 from shardlake.config import AtTimestamp, Pipeline
@@ -23,6 +24,9 @@ from shardlake.names import LIVE, FileKey, batch_directory, batch_id
 from shardlake.plan import BatchPlan, Run
 from shardlake.ranges import SHARD_END, SequenceNumber, SequenceRange, Start
 from shardlake.shards import Shard, readable
+
+MAX_GROUPS = 1024
+"""Most mapped tasks of one Airflow task (`[core] max_map_length`, its default)."""
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -75,7 +79,8 @@ class Planner:
             draft, ranges = self.propose(draft)
             if not ranges:
                 return draft
-            pinned = self._ledger.pin(draft, ranges, self._pipeline.max_group_ranges)
+            group_size = max(self._pipeline.max_group_ranges, ceil(len(ranges) / MAX_GROUPS))
+            pinned = self._ledger.pin(draft, ranges, group_size)
         plan = BatchPlan.from_text(pinned)
         self._home.replace(f"{batch_directory(plan.batch_id)}/plan.json", pinned)
         return plan
@@ -201,7 +206,7 @@ def _finished(chains: dict[str, Chain]) -> set[str]:
 
 
 def _unfinished(shards: dict[str, Shard], chains: dict[str, Chain]) -> list[tuple[Shard, Chain]]:
-    """The shards to look at: with a chain that is not at its end. A chain under `start:` may be ahead of its parents."""
+    """The shards to look at, with their chains: those not at their end, parents before children."""
     finished = _finished(chains)
     may_be_read = {shard.shard_id for shard in readable(shards, finished)}
     return [

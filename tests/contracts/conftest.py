@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 import signal
@@ -16,6 +17,9 @@ from pathlib import Path
 
 import psycopg
 import pytest
+
+from shardlake.ledger import Ledger, open_ledger
+from shardlake.ledger.memory import MemoryLedger
 
 USER = "shardlake"
 PASSWORD = "sw0rdf:sh/&"
@@ -38,23 +42,13 @@ class PostgresServer:
         password_file = self._folder / "password"
         password_file.write_text(PASSWORD)
         password_file.chmod(0o644)
-        subprocess.run(
-            [self._programs / "initdb", "-D", "data", "-U", USER, "--auth=scram-sha-256", "--pwfile=password"]
-            + ["--no-sync", "--encoding=UTF8", "--locale=C"],
-            cwd=self._folder,
-            user=self._account,
-            check=True,
-            capture_output=True,
-        )
+        initdb = [str(self._programs / "initdb"), "-D", "data", "-U", USER, "--pwfile=password", "--no-sync"]
+        initdb += ["--auth=scram-sha-256", "--encoding=UTF8", "--locale=C"]
+        subprocess.run(initdb, cwd=self._folder, user=self._account, check=True, capture_output=True)
+        server = [str(self._programs / "postgres"), "-D", "data", "-h", "127.0.0.1", "-p", str(self.port), "-F"]
+        server += ["-c", "unix_socket_directories=", "-c", "shared_buffers=32MB"]
         log = (self._folder / "log").open("wb")
-        self._process = subprocess.Popen(
-            [self._programs / "postgres", "-D", "data", "-h", "127.0.0.1", "-p", str(self.port), "-F"]
-            + ["-c", "unix_socket_directories=", "-c", "shared_buffers=32MB"],
-            cwd=self._folder,
-            user=self._account,
-            stdout=log,
-            stderr=log,
-        )
+        self._process = subprocess.Popen(server, cwd=self._folder, user=self._account, stdout=log, stderr=log)
         log.close()
         deadline = time.monotonic() + 30
         while True:
@@ -123,15 +117,19 @@ def sql_url(request: pytest.FixtureRequest) -> str:
     return str(request.getfixturevalue(f"{request.param}_url"))
 
 
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
+def ledger(request: pytest.FixtureRequest) -> Ledger:
+    """An empty ledger, once of each store."""
+    if request.param == "memory":
+        return MemoryLedger()
+    return open_ledger(request.getfixturevalue(f"{request.param}_url"))
+
+
 def _programs() -> Path | None:
     """The folder of a PostgreSQL's programs: the PyPI wheel's, else Debian's newest, else the one on the PATH."""
-    candidates: list[Path] = []
-    try:
-        import pgserver
-
-        candidates.append(Path(pgserver.__file__).parent / "pginstall/bin")
-    except ImportError:
-        pass
+    # Found, not imported: importing it makes folders.
+    wheel = importlib.util.find_spec("pgserver")
+    candidates = [Path(wheel.origin).parent / "pginstall/bin"] if wheel and wheel.origin else []
     candidates += sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
     if on_path := shutil.which("postgres"):
         candidates.append(Path(on_path).parent)

@@ -158,6 +158,9 @@ def test_ordered_empty_pages_come_once_a_chain_while_data_is_ahead(stream: Strea
         assert _sizes(stream, iterator, 5) == [0, 0, 2, 0, 0]
     stream.server.control({"empty_pages": 1})
     assert _sizes(stream, stream.iterator(), 3) == [0, 2, 0]
+    page = stream.page(stream.page(stream.iterator())["NextShardIterator"], Limit=1)
+    stream.server.control({"empty_pages": 1})
+    assert _sizes(stream, page["NextShardIterator"], 3) == [0, 1, 0]
     assert stream.page(stream.iterator())["MillisBehindLatest"] > 0
 
 

@@ -87,7 +87,7 @@ def test_at_timestamp_before_the_horizon_means_the_horizon(stream: StreamUnderTe
 
 def test_at_timestamp_in_the_service_s_future_is_refused(stream: StreamUnderTest) -> None:
     stream.put(b"0")
-    date = stream.shards and stream.client.list_streams()["ResponseMetadata"]["HTTPHeaders"]["date"]
+    date = stream.client.list_streams()["ResponseMetadata"]["HTTPHeaders"]["date"]
     service_now = datetime.strptime(date, "%a, %d %b %Y %H:%M:%S GMT").replace(tzinfo=UTC)
     with pytest.raises(stream.client.exceptions.InvalidArgumentException, match="cannot be greater than the current"):
         stream.iterator("AT_TIMESTAMP", Timestamp=service_now + timedelta(seconds=5))
@@ -104,7 +104,10 @@ def test_at_timestamp_in_the_service_s_future_is_refused(stream: StreamUnderTest
         ({"ShardIteratorType": "AT_SEQUENCE_NUMBER", "StartingSequenceNumber": "x"}, "ValidationException"),
         ({"ShardIteratorType": "AT_SEQUENCE_NUMBER", "StartingSequenceNumber": "0" * 56}, "ValidationException"),
         ({"ShardIteratorType": "AT_SEQUENCE_NUMBER", "StartingSequenceNumber": "5"}, "InvalidArgumentException"),
-        ({"ShardIteratorType": "AFTER_SEQUENCE_NUMBER", "StartingSequenceNumber": "9" * 56}, "InvalidArgumentException"),
+        (
+            {"ShardIteratorType": "AFTER_SEQUENCE_NUMBER", "StartingSequenceNumber": "9" * 56},
+            "InvalidArgumentException",
+        ),
         ({"ShardIteratorType": "SOMEWHERE"}, "ValidationException"),
         ({}, "ValidationException"),
         ({"ShardIteratorType": "LATEST", "ShardId": "shardId-000000000001"}, "ResourceNotFoundException"),

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from local_kinesis.process import LocalKinesis
     from tests.local_kinesis.conftest import StreamUnderTest, Wire
+
+    from local_kinesis.process import LocalKinesis
 
 
 def test_a_summary_describes_the_stream(make_stream: Callable[..., StreamUnderTest]) -> None:
@@ -87,9 +88,7 @@ def test_an_on_demand_stream_begins_with_four_shards(client: Any) -> None:
         ({"StreamName": "s", "ShardCount": 1, "MaxRecordSizeInKiB": 1}, "ValidationException", "1024"),
     ],
 )
-def test_a_stream_with_bad_settings_is_not_made(
-    wire: Wire, arguments: dict[str, Any], kind: str, message: str
-) -> None:
+def test_a_stream_with_bad_settings_is_not_made(wire: Wire, arguments: dict[str, Any], kind: str, message: str) -> None:
     status, _, reply = wire.call("CreateStream", arguments)
     assert (status, reply["__type"]) == (400, kind)
     assert message in reply["message"]
@@ -187,10 +186,10 @@ def test_the_retention_can_be_changed_within_its_bounds(stream: StreamUnderTest)
     client.increase_stream_retention_period(StreamName=stream.name, RetentionPeriodHours=8760)
     with pytest.raises(invalid, match="between 24 and 8760 hours, not 8761"):
         client.increase_stream_retention_period(StreamName=stream.name, RetentionPeriodHours=8761)
-    with pytest.raises(invalid, match="shorter than existing retention period .8760 hours."):
+    with pytest.raises(invalid, match=r"shorter than existing retention period \(8760 hours\)"):
         client.increase_stream_retention_period(StreamName=stream.name, RetentionPeriodHours=100)
     client.decrease_stream_retention_period(StreamName=stream.name, RetentionPeriodHours=30)
-    with pytest.raises(invalid, match="longer than existing retention period .30 hours."):
+    with pytest.raises(invalid, match=r"longer than existing retention period \(30 hours\)"):
         client.decrease_stream_retention_period(StreamName=stream.name, RetentionPeriodHours=31)
     with pytest.raises(invalid, match="between 24 and 8760 hours, not 23"):
         client.decrease_stream_retention_period(StreamName=stream.name, RetentionPeriodHours=23)

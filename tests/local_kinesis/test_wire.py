@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from local_kinesis.process import LocalKinesis
     from tests.local_kinesis.conftest import StreamUnderTest, Wire
 
-AUTHORIZATION = "AWS4-HMAC-SHA256 Credential=test/20260101/us-east-1/kinesis/aws4_request, SignedHeaders=host, Signature=0"
+    from local_kinesis.process import LocalKinesis
+
+AUTHORIZATION = "AWS4-HMAC-SHA256 Credential=test/20260101/us-east-1/kinesis/aws4_request"
 LIST = (
     b"POST / HTTP/1.1\r\nHost: k\r\nX-Amz-Target: Kinesis_20131202.ListStreams\r\n"
     b"Content-Type: application/x-amz-json-1.1\r\nAuthorization: " + AUTHORIZATION.encode() + b"\r\n"

@@ -95,6 +95,7 @@ def test_a_reused_process_id_is_not_taken_for_the_process(family: tuple[Process,
 
     assert process.alive()
     assert not of_long_ago.alive()
+    assert of_long_ago.members() == []
 
 
 def test_a_process_that_ends_while_waited_for_shows_its_log(tmp_path: Path) -> None:

@@ -38,20 +38,26 @@ def resolve(kinesis: Kinesis, shard: Shard, policy: StartPolicy, now_ms: int, re
         InvalidPositionError: the policy's time lies in the service's future.
     """
     empty = Opening(Start("AT", SequenceNumber(shard.starting_sequence_number)), caught_up=True)
+    if policy == "trim_horizon":
+        page = first_page(kinesis, kinesis.iterator_at_horizon(shard.shard_id), limit=1)
+        return Opening(Start("AT", page.number(0)), caught_up=False) if len(page) else empty
     if policy != "latest":
-        if policy == "trim_horizon":
-            iterator = kinesis.iterator_at_horizon(shard.shard_id)
-        else:
-            iterator = kinesis.iterator_from_time(shard.shard_id, policy)
-        page = first_page(kinesis, iterator, limit=1)
-        if len(page):
-            return Opening(Start("AT", page.number(0)), caught_up=False)
-        if policy == "trim_horizon":
-            return empty
+        first = _first_arrival(kinesis, shard.shard_id, policy)
+        if first:
+            return Opening(Start("AT", first), caught_up=False)
     if shard.closed:
         return Opening(SHARD_END, caught_up=False)
     newest = newest_page(kinesis, shard.shard_id, now_ms, not_before_ms=now_ms - retention_ms, to_the_tip=True)
     return Opening(Start("AFTER", newest.number(-1)), caught_up=True) if newest else empty
+
+
+def _first_arrival(kinesis: Kinesis, shard_id: str, at_ms: int) -> SequenceNumber | None:
+    """The first record that arrived at `at_ms` or later. botocore sends whole seconds, so earlier ones may come too."""
+    for page in pages(kinesis, kinesis.iterator_from_time(shard_id, at_ms), MAX_PAGE_RECORDS):
+        for row, arrival_ms in enumerate(page.arrivals_ms):
+            if arrival_ms >= at_ms:
+                return page.number(row)
+    return None
 
 
 def newest_page(

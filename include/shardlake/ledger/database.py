@@ -3,7 +3,7 @@
 Isolation: transactions that write hold one lock each for their whole length, so they run one after another: on
 SQLite the database's write lock (`BEGIN IMMEDIATE`), on PostgreSQL an advisory lock a pipeline. PostgreSQL runs them
 READ COMMITTED, on purpose: each statement after the lock sees all that the lock's last holder committed, where a
-snapshot taken before the wait would not. What a transaction reads is one statement.
+snapshot taken before the wait would not. What is read without the lock is one statement, or rows that never change.
 
 No connection outlives its transaction: nothing to close, nothing to share across a fork, and a restarted server is met
 by a new connection.

@@ -7,7 +7,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from shardlake.ledger import Chain, Contents, Identity, Ledger, LedgerRange, State
-from shardlake.ledger.chain import CaughtUp, chain_of, check_loss, choose, conflict, contents_of, is_news, merge_listing
+from shardlake.ledger.chain import (
+    CaughtUp,
+    chain_of,
+    check_loss,
+    choose,
+    conflict,
+    contents_of,
+    is_news,
+    is_open,
+    merge_listing,
+)
 from shardlake.plan import BatchPlan
 from shardlake.ranges import Position, SequenceRange
 from shardlake.shards import Shard
@@ -94,16 +104,17 @@ class MemoryLedger(Ledger):
         messages = []
         with self._lock:
             stored = self._chains.get((plan.pipeline, plan.namespace), {})
+            chains = self.chains(plan.pipeline, plan.namespace)
             for range_, held in contents.items():
-                chain = stored.get(range_.shard_id)
-                row = chain.rows.get(range_.start.key) if chain else None
-                message = conflict(range_, held, row, chain.stand(range_.shard_id) if chain else None)
-                if message:
-                    messages.append(message)
-                elif chain and row and row.state == "planned":
-                    chain.rows[range_.start.key] = replace(
+                chain = chains.get(range_.shard_id)
+                rows = stored[range_.shard_id].rows if chain else {}
+                row = rows.get(range_.start.key)
+                if row and is_open(range_, chain):
+                    rows[range_.start.key] = replace(
                         row, state="committed", contents=held, closed_at_ms=_local_time_ms()
                     )
+                elif message := conflict(range_, held, row, chain):
+                    messages.append(message)
         return messages
 
     def committed(self, plan: BatchPlan) -> dict[SequenceRange, Contents]:

@@ -8,8 +8,7 @@ replaces without a trigger).
 This text never changes once released: a change of the schema is another migration.
 """
 
-from dataclasses import dataclass
-
+from shardlake.ledger.guards import Guard, guards_in_postgresql, guards_in_sqlite, no_replacing, no_truncating
 from shardlake.ranges import DIGITS
 
 _PADDED = "substr('" + "0" * DIGITS + "' || {0}, length({0}) + 1)"
@@ -113,17 +112,6 @@ CREATE INDEX shardlake_lost_ranges ON shardlake_ranges (pipeline, namespace, sha
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Guard:
-    """`event` (INSERT, UPDATE, DELETE) on a row of `table` is refused where `when` holds; `says` is the error."""
-
-    name: str
-    table: str
-    event: str
-    when: str
-    says: str
-
-
 def _changes(*columns: str) -> str:
     """SQL: one of the columns is not what it was."""
     return " OR ".join(f"coalesce(NEW.{column}, '') <> coalesce(OLD.{column}, '')" for column in columns)
@@ -180,9 +168,9 @@ _GUARDS = [
 ]
 
 _WRITTEN_ONCE = {
-    "shardlake_ledger": "only_row",
-    "shardlake_pipelines": "pipeline",
-    "shardlake_batches": "batch_id",
+    "shardlake_ledger": ("only_row",),
+    "shardlake_pipelines": ("pipeline",),
+    "shardlake_batches": ("batch_id",),
 }
 _GUARDS += [
     Guard(f"{table}_{event.lower()}", table, event, "true", f"a row of {table} is written once and kept")
@@ -190,68 +178,25 @@ _GUARDS += [
     for event in ("UPDATE", "DELETE")
 ]
 
-# SQLite's INSERT OR REPLACE deletes what is in its way without asking the DELETE guards. (A range cannot be in the way
-# of another: the first guard above has refused that already.)
-_SQLITE_GUARDS = [
-    Guard(
-        f"{table}_replace",
-        table,
-        "INSERT",
-        f"EXISTS (SELECT 1 FROM {table} AS kept WHERE "  # noqa: S608 (names of this module)
-        + " AND ".join(f"kept.{column} = NEW.{column}" for column in key)
-        + ")",
-        f"a row of {table} is never replaced",
-    )
-    for table, key in [("shardlake_chains", _CHAIN), *((table, (key,)) for table, key in _WRITTEN_ONCE.items())]
-]
+_KEYS = {"shardlake_chains": _CHAIN, **_WRITTEN_ONCE}
+"""Guarded tables where a new row could be in the way of an old one.
+
+A range cannot: one with the start of another does not follow it.
+"""
 
 
 def statements(dialect: str) -> list[str]:
     """The statements that make version 1 in an empty database, for `sqlite` or `postgresql`."""
-    sqlite = dialect == "sqlite"
-    tables = _TABLES.replace("<text>", "TEXT" if sqlite else 'TEXT COLLATE "C"')
-    tables = tables.replace("<options>", "WITHOUT ROWID" if sqlite else "")
-    ledger_id = "lower(hex(randomblob(16)))" if sqlite else "replace(gen_random_uuid()::text, '-', '')"
-    guards = [_sqlite(guard) for guard in _GUARDS + _SQLITE_GUARDS] if sqlite else _postgresql_guards()
+    if dialect == "sqlite":
+        tables = _TABLES.replace("<text>", "TEXT").replace("<options>", "WITHOUT ROWID")
+        ledger_id = "lower(hex(randomblob(16)))"
+        guards = guards_in_sqlite([*_GUARDS, *(no_replacing(table, key) for table, key in _KEYS.items())])
+    else:
+        tables = _TABLES.replace("<text>", 'TEXT COLLATE "C"').replace("<options>", "")
+        ledger_id = "replace(gen_random_uuid()::text, '-', '')"
+        guards = guards_in_postgresql([*_GUARDS, *map(no_truncating, ("shardlake_ranges", *_KEYS))])
     return [
         *tables.split(";")[:-1],
-        f"INSERT INTO shardlake_ledger (only_row, ledger_id) VALUES (1, {ledger_id})",  # noqa: S608 (as above)
+        f"INSERT INTO shardlake_ledger (only_row, ledger_id) VALUES (1, {ledger_id})",  # noqa: S608 (names of this module)
         *guards,
     ]
-
-
-def _sqlite(guard: Guard) -> str:
-    return (
-        f"CREATE TRIGGER {guard.name} BEFORE {guard.event} ON {guard.table} WHEN {guard.when} "
-        f"BEGIN SELECT RAISE(ABORT, '{guard.says}'); END"
-    )
-
-
-def _postgresql_guards() -> list[str]:
-    """A function and a trigger for each guard, and one that refuses TRUNCATE, which row triggers do not see.
-
-    A function runs on the search path of the migration, not on that of whoever writes, and always by index: its plan
-    may be made while a table is still empty, and kept for the ten thousand rows that follow in the same transaction.
-    """
-    made = []
-    for guard in _GUARDS:
-        settings = "SET search_path FROM CURRENT SET enable_seqscan = off" if "SELECT" in guard.when else ""
-        made += [
-            f"CREATE FUNCTION {guard.name}() RETURNS trigger LANGUAGE plpgsql {settings} AS $$ BEGIN "
-            f"IF {guard.when} THEN "
-            f"RAISE EXCEPTION '{guard.says}' USING ERRCODE = 'integrity_constraint_violation'; END IF; "
-            f"RETURN {'OLD' if guard.event == 'DELETE' else 'NEW'}; END $$",
-            f"CREATE TRIGGER {guard.name} BEFORE {guard.event} ON {guard.table} "
-            f"FOR EACH ROW EXECUTE FUNCTION {guard.name}()",
-        ]
-    made.append(
-        "CREATE FUNCTION shardlake_is_not_truncated() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
-        "RAISE EXCEPTION 'invariant 3: a ledger is never truncated' USING ERRCODE = 'integrity_constraint_violation'; "
-        "END $$"
-    )
-    for table in ("shardlake_ranges", "shardlake_chains", *_WRITTEN_ONCE):
-        made.append(
-            f"CREATE TRIGGER {table}_truncate BEFORE TRUNCATE ON {table} "
-            "FOR EACH STATEMENT EXECUTE FUNCTION shardlake_is_not_truncated()"
-        )
-    return made

@@ -9,7 +9,7 @@ from dataclasses import asdict
 import sqlalchemy as sa
 
 from shardlake.ledger import Chain, Contents, Identity, Ledger, LedgerRange, State, migrations, tables
-from shardlake.ledger.chain import chain_of, check_loss, choose, conflict, contents_of, is_news, merge_listing
+from shardlake.ledger.chain import chain_of, check_loss, choose, conflict, contents_of, is_news, is_open, merge_listing
 from shardlake.ledger.database import Database
 from shardlake.plan import BatchPlan, digest
 from shardlake.ranges import Position, SequenceRange
@@ -139,33 +139,17 @@ class SqlLedger(Ledger):
         closed = []
         now = _local_time_ms()
         with self._database.writing(plan.pipeline) as connection:
-            rows = _ranges_at_starts(connection, plan.pipeline, plan.namespace, list(contents))
-            chains = _chains(connection, plan.pipeline, plan.namespace) if len(rows) < len(contents) else {}
+            chains = _chains(connection, plan.pipeline, plan.namespace)
+            others = [range_ for range_ in contents if not is_open(range_, chains.get(range_.shard_id))]
+            rows = _ranges_at_starts(connection, plan.pipeline, plan.namespace, others)
             for range_, held in contents.items():
-                row = rows.get((range_.shard_id, range_.start.key))
-                message = conflict(range_, held, row, chains.get(range_.shard_id))
-                if message:
+                chain = chains.get(range_.shard_id)
+                if is_open(range_, chain):
+                    of_range = {"of_shard": range_.shard_id, "at_start": range_.start.key}
+                    closed.append({**of_range, **asdict(held), "closed_at_ms": now})
+                elif message := conflict(range_, held, rows.get((range_.shard_id, range_.start.key)), chain):
                     messages.append(message)
-                elif row and row.state == "planned":
-                    closed.append(
-                        {
-                            "of_shard": range_.shard_id,
-                            "at_start": range_.start.key,
-                            "rows": held.rows,
-                            "bytes": held.bytes,
-                            "checksum": held.checksum,
-                            "closed_at_ms": now,
-                        }
-                    )
-            t = tables.ranges
-            update = (
-                sa.update(t)
-                .where(t.c.pipeline == plan.pipeline, t.c.namespace == plan.namespace)
-                .where(t.c.shard_id == sa.bindparam("of_shard"), t.c.start_key == sa.bindparam("at_start"))
-                .values({name: sa.bindparam(name) for name in ("rows", "bytes", "checksum", "closed_at_ms")})
-                .values(state="committed")
-            )
-            _execute_many(connection, update, closed)
+            _execute_many(connection, _commit(plan.pipeline, plan.namespace), closed)
         return messages
 
     def committed(self, plan: BatchPlan) -> dict[SequenceRange, Contents]:
@@ -183,14 +167,8 @@ class SqlLedger(Ledger):
             check_loss(_chains(connection, pipeline, namespace, lost.shard_id).get(lost.shard_id), lost, rest)
             if there:
                 t = tables.ranges
-                connection.execute(
-                    sa.delete(t).where(
-                        t.c.pipeline == pipeline,
-                        t.c.namespace == namespace,
-                        t.c.shard_id == lost.shard_id,
-                        t.c.start_key == lost.start.key,
-                    )
-                )
+                of_chain = (t.c.pipeline == pipeline, t.c.namespace == namespace, t.c.shard_id == lost.shard_id)
+                connection.execute(sa.delete(t).where(*of_chain, t.c.start_key == lost.start.key))
             rows = [LedgerRange(lost, "lost", batch_id, None, _local_time_ms())]
             if rest:
                 rows.append(LedgerRange(rest, "planned", batch_id, None, None))
@@ -260,19 +238,25 @@ def _ranges_at_starts(
     connection: sa.Connection, pipeline: str, namespace: str, wanted: Sequence[SequenceRange]
 ) -> dict[tuple[str, str], LedgerRange]:
     """The rows that start where the wanted ranges do, by shard id and start key."""
-    t = tables.ranges
+    keys = [(range_.shard_id, range_.start.key) for range_ in wanted]
     found = {}
-    for first in range(0, len(wanted), PAGE_ROWS):
-        keys = [(range_.shard_id, range_.start.key) for range_ in wanted[first : first + PAGE_ROWS]]
-        query = (
-            sa.select(*tables.value_columns(t))
-            .where(t.c.pipeline == pipeline, t.c.namespace == namespace)
-            .where(sa.tuple_(t.c.shard_id, t.c.start_key).in_(keys))
-        )
-        for row in connection.execute(query):
-            stored = tables.ledger_range(row)
-            found[stored.range.shard_id, stored.range.start.key] = stored
+    for first in range(0, len(keys), PAGE_ROWS):
+        page = tables.at_starts(connection.dialect.name, pipeline, namespace, keys[first : first + PAGE_ROWS])
+        for row in map(tables.ledger_range, connection.execute(page)):
+            found[row.range.shard_id, row.range.start.key] = row
     return found
+
+
+def _commit(pipeline: str, namespace: str) -> sa.Update:
+    """The change of open ranges, given by `of_shard` and `at_start`, to committed ones."""
+    t = tables.ranges
+    return (
+        sa.update(t)
+        .where(t.c.pipeline == pipeline, t.c.namespace == namespace)
+        .where(t.c.shard_id == sa.bindparam("of_shard"), t.c.start_key == sa.bindparam("at_start"))
+        .values({name: sa.bindparam(name) for name in ("rows", "bytes", "checksum", "closed_at_ms")})
+        .values(state="committed")
+    )
 
 
 def _insert_ranges(connection: sa.Connection, pipeline: str, namespace: str, rows: Iterable[LedgerRange]) -> None:

@@ -67,6 +67,19 @@ def tips(dialect: str, pipeline: str, namespace: str, shard_id: str | None) -> s
     )
 
 
+def at_starts(dialect: str, pipeline: str, namespace: str, keys: Sequence[tuple[str, str]]) -> sa.Select[Any]:
+    """The ranges with these (shard id, start key), as `value_columns`: one seek of the primary key each."""
+    of_namespace = sa.and_(ranges.c.pipeline == pipeline, ranges.c.namespace == namespace)
+    if dialect != "postgresql":
+        wanted = sa.tuple_(ranges.c.shard_id, ranges.c.start_key).in_(keys)
+        return sa.select(*value_columns(ranges)).where(of_namespace, wanted)
+    # Given as a plain condition, PostgreSQL may look through all ranges of the namespace for them.
+    given = sa.values(sa.column("shard_id", sa.Text), sa.column("start_key", sa.Text), name="given").data(keys)
+    of_key = sa.and_(ranges.c.shard_id == given.c.shard_id, ranges.c.start_key == given.c.start_key)
+    found = sa.select(ranges).where(of_namespace, of_key).limit(1).lateral("found")
+    return sa.select(*value_columns(found)).select_from(given.join(found, sa.true()))
+
+
 def ledger_range(values: Sequence[Any]) -> LedgerRange:
     """The row with these `value_columns`."""
     shard_id, kind, number, through, anchor, state, batch_id, rows, bytes_, checksum, closed_at_ms = values

@@ -70,7 +70,7 @@ class ParquetSink:
                 f"a second range of {range_.shard_id} begins {range_.start}",
                 expected=f"only the file through {range_.through}",
                 found=f"files through {', '.join(sorted(ends))}",
-                todo="Likely cause: another deployment wrote to this dataset. Find out which one is right before going on",
+                todo="Likely cause: another deployment wrote to this dataset. Find out which file is right first",
             )
         return bool(ends)
 

@@ -1,0 +1,50 @@
+"""The command line: `python -m demo` runs the demo, `… up` leaves it running afterwards, `… down` ends that."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from rich.console import Console
+
+from demo.background import Background
+from demo.folder import DemoFolder, FolderError
+from demo.interruption import unwind_on_signals
+from demo.java import NoJavaError
+from demo.processes import ProcessError
+from demo.story import tell
+from demo.watch import DemoError
+
+
+def main(arguments: list[str]) -> int:
+    """Runs a command; its exit code."""
+    parser = argparse.ArgumentParser(prog="python -m demo", description=__doc__)
+    parser.add_argument("command", nargs="?", choices=("run", "up", "down"), default="run")
+    command = parser.parse_args(arguments).command
+    unwind_on_signals()
+    folder, console = DemoFolder(), Console(stderr=False)
+    try:
+        # Also what a demo that was killed has left.
+        Background(folder.processes).end()
+        if command != "down":
+            folder.make_anew()
+            _run(folder, console, leave=command == "up")
+    except (DemoError, FolderError, NoJavaError, ProcessError) as error:
+        console.print(f"The demo has failed: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
+        return 1
+    return 0
+
+
+def _run(folder: DemoFolder, console: Console, *, leave: bool) -> None:
+    with Background(folder.processes) as background:
+        airflow = tell(folder, background, console)
+        if leave:
+            background.release()
+            console.print(
+                f"Still running: {airflow.url}, user {airflow.user}, password {airflow.password}", soft_wrap=True
+            )
+            console.print("`make down` ends it.")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
