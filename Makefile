@@ -18,7 +18,7 @@ setup: $(INSTALLED) ## make .venv from requirements-dev.txt
 $(INSTALLED): requirements-dev.txt pyproject.toml
 	@test -n "$(PYTHON)" || { echo "make: no Python 3.11 or newer with venv was found (Debian, Ubuntu: install" \
 		"python3 and python3-venv); name one with: make $(MAKECMDGOALS) PYTHON=/path/to/python3"; exit 1; } >&2
-	@echo "Setting up .venv with $(PYTHON) (about 1.2 GB)"
+	@echo "Setting up .venv with $(PYTHON) (1.6 GB)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@test -x $(BIN)/uv || $(BIN)/python -m pip install --disable-pip-version-check "$$(grep '^uv==' requirements-dev.txt)"
 	$(BIN)/uv pip install --python $(BIN)/python -r requirements-dev.txt
@@ -47,8 +47,8 @@ lint: setup ## check style, types and imports
 	$(BIN)/lint-imports
 
 lock: setup ## pin requirements.txt and requirements-dev.txt anew
-	$(BIN)/uv pip compile --quiet --python-version 3.11 pyproject.toml -o requirements.txt
-	$(BIN)/uv pip compile --quiet --python-version 3.11 --extra dev -c requirements.txt pyproject.toml -o requirements-dev.txt
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 pyproject.toml -o requirements.txt
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --extra dev -c requirements.txt pyproject.toml -o requirements-dev.txt
 
 clean: ## remove .venv, .demo and the caches
 	@test ! -d .demo || test ! -x $(BIN)/python || $(BIN)/python -m demo down

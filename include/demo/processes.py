@@ -117,7 +117,7 @@ def start(
     return Process(name, child.pid, time.time(), mark, str(log))
 
 
-def end(processes: Iterable[Process], grace_s: float = 15) -> None:
+def end(processes: Iterable[Process], grace_s: float = 5) -> None:
     """Ends processes and everything that they started.
 
     Each is asked to end (SIGTERM), so that it can end its own children in its own way; what it leaves is asked then;

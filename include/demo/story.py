@@ -62,7 +62,7 @@ def tell(folder: DemoFolder, background: Background, console: Console) -> Airflo
     write_config(folder, endpoint_url)
     say(f"stream {STREAM} with {_SHARDS} shards is on the local Kinesis, {endpoint_url}; Airflow is starting")
     airflow = start_product(folder, background)
-    say(f"Airflow is up: {airflow.url}, user {airflow.user}, password {airflow.password}")
+    say(f"Airflow is up: {airflow.url}, {airflow.login}")
 
     producer = Producer(kinesis_client(endpoint_url, REGION, max_attempts=1), STREAM, map(to_record, read_flights()))
     database = airflow.home.home / DATABASE

@@ -13,10 +13,10 @@ _NO_FILES = ShardFiles(0, 0, 0)
 
 def shards_table(found: Found, acknowledged: Mapping[str, int]) -> Table:
     """By shard: the records that the stream took, and the rows, ranges and bytes of the dataset."""
-    table = Table(title="By shard", title_justify="left")
-    table.add_column("shard")
-    for heading in ("put on the stream", "rows in Parquet", "ranges", "bytes"):
-        table.add_column(heading, justify="right")
+    table = Table(title="By shard: records put on the stream, and what is in Parquet", title_justify="left")
+    table.add_column("shard", no_wrap=True)
+    for heading in ("put", "rows", "ranges", "bytes"):
+        table.add_column(heading, justify="right", no_wrap=True)
     names = sorted({**found.shards, **acknowledged})
     for name in names:
         files = found.shards.get(name, _NO_FILES)
@@ -32,7 +32,7 @@ def carriers_table(found: Found, expected: Mapping[str, int]) -> Table:
     table = Table(title="By carrier", title_justify="left")
     table.add_column("carrier")
     for heading in ("flights in the CSV", "flights in Parquet"):
-        table.add_column(heading, justify="right")
+        table.add_column(heading, justify="right", no_wrap=True)
     for name in sorted({**found.carriers, **expected}):
         table.add_row(name, *_numbers(expected.get(name, 0), found.carriers[name]))
     table.add_section()

@@ -10,7 +10,7 @@ from shardlake.lake.home import LocalHome
 from shardlake.ledger import Chain, Ledger
 from shardlake.names import FileKey
 from shardlake.plan import BatchPlan, range_to_json
-from shardlake.ranges import SHARD_END, SequenceRange, Start
+from shardlake.ranges import SHARD_END, SequenceRange, ShardEnd, Start
 
 
 def loss_of(chain: Chain, trimmed: Trimmed) -> DataLossError:
@@ -23,25 +23,33 @@ def loss_of(chain: Chain, trimmed: Trimmed) -> DataLossError:
     )
 
 
-def close_lost(ledger: Ledger, home: LocalHome, draft: BatchPlan, chain: Chain, trimmed: Trimmed) -> Chain | None:
-    """Record the stretch before the first record left as lost, and return the chain behind it.
-
-    An open range keeps its end: what is left of it is open again, from the first record left. The lost range leaves a
-    marker in the dataset, so that a rebuilt ledger knows of it.
+def lost_range(chain: Chain, trimmed: Trimmed) -> SequenceRange | None:
+    """The stretch from the position up to the first record left, or to the shard's end where none is.
 
     Returns:
-        None where nothing is left to read: the shard is finished, or its next record will show where the loss ends.
+        None where nothing is left and the shard is open: its next record will show where the loss ends.
     """
-    if trimmed.oldest is None and not trimmed.at_end:
+    if isinstance(chain.position, ShardEnd) or (trimmed.oldest is None and not trimmed.at_end):
         return None
-    assert isinstance(chain.position, Start)  # a finished chain loses nothing
-    oldest = trimmed.oldest
-    lost_through = SHARD_END if oldest is None else oldest.plus(-1)
-    lost = SequenceRange(chain.shard_id, chain.position, lost_through, chain.position.number)
-    rest = None
-    if oldest and chain.open_range and oldest.key <= chain.open_range.through.key:
-        rest = SequenceRange(chain.shard_id, Start("AT", oldest), chain.open_range.through, oldest)
-    marker = {**range_to_json(lost), "pipeline": draft.pipeline, "stream": draft.stream.arn, "batch": draft.batch_id}
-    home.create(FileKey.of(lost).lost_marker, json.dumps(marker, indent=1, sort_keys=True))
-    ledger.declare_lost(draft.pipeline, draft.namespace, draft.batch_id, lost, rest)
-    return Chain(chain.shard_id, Start("AT", oldest), rest, None) if oldest else None
+    through = trimmed.oldest.plus(-1) if trimmed.oldest else SHARD_END
+    return SequenceRange(chain.shard_id, chain.position, through, anchor=chain.position.number)
+
+
+def rest_of(chain: Chain, lost: SequenceRange) -> SequenceRange | None:
+    """What is left of an open range behind its lost beginning: from the first record left to the same end."""
+    if chain.open_range is None or lost.through is SHARD_END or chain.open_range.through.key <= lost.through.key:
+        return None
+    oldest = lost.through.plus(1)
+    return SequenceRange(chain.shard_id, Start("AT", oldest), chain.open_range.through, anchor=oldest)
+
+
+def write_markers(ledger: Ledger, home: LocalHome, draft: BatchPlan) -> None:
+    """Leave a marker in the dataset for every lost range, so that a rebuilt ledger knows of it.
+
+    Markers are copies of what the ledger says, written again by the next plan where one was cut short.
+    """
+    for row in ledger.ranges(draft.pipeline, draft.namespace, state="lost"):
+        key = FileKey.of(row.range).lost_marker
+        if not home.exists(key):
+            facts = {"pipeline": draft.pipeline, "stream": draft.stream.arn, "batch": row.batch_id}
+            home.create(key, json.dumps({**range_to_json(row.range), **facts}, indent=1, sort_keys=True))

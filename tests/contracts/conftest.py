@@ -35,6 +35,9 @@ class PostgresServer:
         self._folder = Path(tempfile.mkdtemp(prefix="shardlake-pg-"))
         if self._account:
             shutil.chown(self._folder, self._account)
+            if not all(folder.stat().st_mode & 0o001 for folder in programs.parents):  # an environment below /root
+                self._programs = self._folder / "install/bin"
+                shutil.copytree(programs.parent, self._programs.parent)
         self.port = _free_port()
         self._process: subprocess.Popen[bytes] | None = None
 

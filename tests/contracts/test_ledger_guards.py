@@ -128,7 +128,9 @@ class TestInvariant1:
     def test_nothing_follows_the_end_of_a_shard(self, raw: Raw) -> None:
         raw.execute(insert(10, 0, through="'SHARD_END'", through_key="'SHARD_END'"))
         raw.execute(COMMIT)
-        with pytest.raises(REFUSED, match=r"invariant 1|range_start_key_is_of_its_number"):
+        with pytest.raises(REFUSED, match=FOLLOWS):
+            raw.execute(insert(20, 30))
+        with pytest.raises(REFUSED, match=r"range_moves_forward|range_start_key_is_of_its_number"):
             raw.execute(insert(10, 20, start_key="'SHARD_END'"))
 
     @pytest.mark.parametrize("through", [10, 9])

@@ -55,7 +55,7 @@ def test_the_image_is_of_the_pinned_airflow() -> None:
 
 
 def test_the_images_python_is_the_one_that_the_pins_are_made_for() -> None:
-    compiled = re.search(r"uv pip compile --python-version (\S+)", (ROOT / "requirements.txt").read_text())
+    compiled = re.search(r"uv pip compile --universal --python-version (\S+)", (ROOT / "requirements.txt").read_text())
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
     assert compiled

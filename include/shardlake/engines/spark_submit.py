@@ -39,8 +39,7 @@ class SparkSubmit:
         """
         with tempfile.TemporaryDirectory(prefix="shardlake-") as scratch:
             package = zip_package(Path(scratch) / "shardlake.zip")
-            environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, **job.credentials}
-            environment.setdefault("SPARK_LOCAL_IP", "127.0.0.1") if self._config.master.startswith("local") else None
+            environment = {"PYSPARK_PYTHON": sys.executable, **os.environ, **job.credentials}
             self._process = subprocess.Popen(
                 self.arguments(job, package),
                 env=environment,
@@ -71,7 +70,7 @@ class SparkSubmit:
         if submit is None:
             raise ConfigError("there is no spark-submit", todo="Install pyspark beside shardlake, or put Spark on PATH")
         conf = {"spark.ui.showConsoleProgress": "false", "spark.ui.enabled": "false", **self._config.conf}
-        if self._config.master.startswith("local"):
+        if self._config.master.startswith("local"):  # nothing of it listens beyond this machine
             conf = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1", **conf}
         settings = [part for key, value in sorted(conf.items()) for part in ("--conf", f"{key}={value}")]
         return [

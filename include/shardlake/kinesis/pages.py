@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 from shardlake.errors import UnavailableError
-from shardlake.kinesis.client import MAX_PAGE_RECORDS, Kinesis, Page
+from shardlake.kinesis.client import MAX_PAGE_RECORDS, Kinesis
+from shardlake.kinesis.page import Page
 from shardlake.ranges import SequenceNumber
 
 MAX_EMPTY_PAGES = 1_000
 """Empty pages in a row that are followed before the shard counts as not answering."""
+
+EMPTY_PAGE_WAIT_S = 0.2
+"""A shard allows five calls a second; pages with records take longer than that to come."""
 
 HORIZON_CHECK = 10
 """After how many empty pages the shard's horizon is asked whether the position has been trimmed."""
@@ -27,9 +32,8 @@ def pages(kinesis: Kinesis, iterator: str, limit: int = MAX_PAGE_RECORDS) -> Ite
     while True:
         page = kinesis.get_records(iterator, limit)
         yield page
-        if page.at_tip:
+        if page.next_iterator is None or page.at_tip:
             return
-        assert page.next_iterator is not None  # at_tip is true at the shard's end
         iterator = page.next_iterator
         empty = 0 if len(page) else empty + 1
         if empty >= MAX_EMPTY_PAGES:
@@ -37,9 +41,19 @@ def pages(kinesis: Kinesis, iterator: str, limit: int = MAX_PAGE_RECORDS) -> Ite
                 f"{empty} empty pages in a row from stream {kinesis.stream_name}, with data ahead",
                 todo="Run the step again; the service is not giving its records out",
             )
+        if empty:
+            time.sleep(EMPTY_PAGE_WAIT_S)
 
 
-def page_at(kinesis: Kinesis, shard_id: str, number: SequenceNumber, limit: int) -> Page:
+def first_page(kinesis: Kinesis, iterator: str, limit: int) -> Page:
+    """The first page from an iterator on that has records, or the one at the tip or the end, which may have none."""
+    for page in pages(kinesis, iterator, limit):
+        if len(page) or page.at_tip:
+            return page
+    raise AssertionError("the walk ends with a page at the tip, or raises")
+
+
+def page_at(kinesis: Kinesis, shard_id: str, number: SequenceNumber, limit: int = MAX_PAGE_RECORDS) -> Page:
     """The first page from AT `number` on that has records, or that says there are none.
 
     A trimmed position may answer with minutes of empty pages: then the oldest record that is left decides, so the
@@ -51,14 +65,6 @@ def page_at(kinesis: Kinesis, shard_id: str, number: SequenceNumber, limit: int)
             return page
         if count == HORIZON_CHECK:
             oldest = first_page(kinesis, kinesis.iterator_at_horizon(shard_id), limit)
-            if not len(oldest) or oldest.number(0) > number:
+            if oldest.first is None or oldest.first > number:
                 return oldest
-    raise AssertionError("the walk ends with a page at the tip, or raises")
-
-
-def first_page(kinesis: Kinesis, iterator: str, limit: int) -> Page:
-    """The first page from an iterator on that has records, or the one at the tip or the end, which may have none."""
-    for page in pages(kinesis, iterator, limit):
-        if len(page) or page.at_tip:
-            return page
     raise AssertionError("the walk ends with a page at the tip, or raises")

@@ -6,17 +6,19 @@ Loss is told, never guessed: whatever does not fit the range raises, and what wa
 from __future__ import annotations
 
 import time
-from bisect import bisect_left
+from bisect import bisect_right
 from collections.abc import Iterator
 from itertools import pairwise
 
 from shardlake.errors import ConflictError, DataLossError, IngestError, UnavailableError
-from shardlake.kinesis.client import IteratorExpiredError, Kinesis, NumberIterator, Page
-from shardlake.kinesis.pages import page_at
-from shardlake.ranges import SHARD_END, SequenceNumber, SequenceRange, Start
+from shardlake.kinesis.client import Kinesis
+from shardlake.kinesis.failures import InvalidPositionError, IteratorExpiredError, ShardGoneError
+from shardlake.kinesis.page import Page
+from shardlake.kinesis.pages import EMPTY_PAGE_WAIT_S, HORIZON_CHECK, first_page, page_at
+from shardlake.ranges import SHARD_END, SequenceNumber, SequenceRange
 
 NEAR_HORIZON = 0.9
-"""Share of the retention at which a page's records may be trimmed while they are read."""
+"""Share of the retention after which a record may be trimmed before those behind it are read."""
 
 SILENCE_S = 600.0
 """How long a range may stay without a new record before reading gives up."""
@@ -30,103 +32,118 @@ def read_range(kinesis: Kinesis, range_: SequenceRange, retention_ms: int) -> It
         ConflictError: the shard does not hold what was seen when the range was planned.
         UnavailableError: the service did not give the range out within the budget.
     """
-    last: SequenceNumber | None = None
-    for page in _walk(kinesis, range_):
-        if not len(page):
-            if page.at_end:
-                break
-            continue
-        _in_order(page, last, range_)
-        end = page.number(-1)
-        if last is None:
-            page = _anchored(page, range_)
-        elif page.service_time_ms - min(page.arrivals_ms) > NEAR_HORIZON * retention_ms:
-            _still_retained(kinesis, range_, last)
-        if range_.through is not SHARD_END and end >= range_.through:
-            yield _cut(page, range_.through, range_)
-            return
-        last = end
-        if len(page):
-            yield page
-    if range_.through is not SHARD_END:
-        raise ConflictError(
-            f"the shard ends before its range {range_}",
-            expected=range_.through,
-            found=f"the end after {last}",
-            todo="Check whether the stream was recreated under its name",
-        )
-    if last is None and range_.anchor is not None:
-        raise _lost(range_, None)
+    if range_.anchor is None:
+        return  # the shard was closed with nothing behind the start, and so it stays
+    try:
+        yield from _read(kinesis, range_, range_.anchor, retention_ms)
+    except ShardGoneError as exc:
+        raise _lost(range_, None) from exc
+    except InvalidPositionError as exc:
+        raise _not_as_planned(range_, exc.what) from exc
 
 
-def _walk(kinesis: Kinesis, range_: SequenceRange) -> Iterator[Page]:
-    """Pages from the range's anchor on, taken up again behind the last record when an iterator expires."""
-    deadline = time.monotonic() + SILENCE_S
-    page = page_at(kinesis, range_.shard_id, range_.anchor or range_.start.number, limit=10_000)
-    if not len(page) and page.at_tip and range_.anchor is not None:
-        raise _lost(range_, None)
-    last: SequenceNumber | None = None
+def _read(kinesis: Kinesis, range_: SequenceRange, anchor: SequenceNumber, retention_ms: int) -> Iterator[Page]:
+    before: Page | None = None
+    reached = anchor
+    for page in _pages(kinesis, range_, anchor):
+        _check_follows(page, before, range_)
+        if before and page.service_time_ms - before.arrivals_ms[-1] > NEAR_HORIZON * retention_ms:
+            _check_retained(kinesis, range_, before.number(-1))
+        part = _within(page, range_)
+        if len(part):
+            yield part
+        before, reached = page, part.last or reached
+        if page.number(-1).key >= range_.through.key:
+            break
+    if range_.through not in (SHARD_END, reached):
+        _check_retained(kinesis, range_, reached)
+        raise _not_as_planned(range_, f"{before.last if before else None} behind {reached}")
+
+
+def _pages(kinesis: Kinesis, range_: SequenceRange, anchor: SequenceNumber) -> Iterator[Page]:
+    """Pages with records from the anchor on, to the shard's end or for as long as one asks."""
+    page = _first_page(kinesis, range_, anchor)
+    last, deadline, empty = page.number(0), 0.0, 0
     while True:
-        yield page
         if len(page):
-            last = page.number(-1)
-            deadline = time.monotonic() + SILENCE_S
-        elif time.monotonic() > deadline:
-            raise UnavailableError(f"no record of range {range_} for {SILENCE_S:.0f} s, behind {last}")
+            last, deadline, empty = page.number(-1), time.monotonic() + SILENCE_S, 0
+            yield page
         if page.next_iterator is None:
             return
-        if not len(page) and page.at_tip:
-            time.sleep(0.2)  # records seen when planning are not given out yet; five calls a second are allowed
-        try:
-            page = kinesis.get_records(page.next_iterator)
-        except IteratorExpiredError:
-            kind: NumberIterator = "AFTER_SEQUENCE_NUMBER" if last else "AT_SEQUENCE_NUMBER"
-            number = last or range_.anchor or range_.start.number
-            page = kinesis.get_records(kinesis.iterator_at(range_.shard_id, kind, number))
+        if not len(page):
+            empty += 1
+            if empty % HORIZON_CHECK == 0:
+                _check_retained(kinesis, range_, last)
+            _wait(range_, deadline)
+        page = _next_page(kinesis, range_, page.next_iterator, last)
 
 
-def _in_order(page: Page, last: SequenceNumber | None, range_: SequenceRange) -> None:
+def _first_page(kinesis: Kinesis, range_: SequenceRange, anchor: SequenceNumber) -> Page:
+    """The first page with records from the anchor on. Where there is none, older records tell that it is only late."""
+    deadline = time.monotonic() + SILENCE_S
+    while True:
+        page = page_at(kinesis, range_.shard_id, anchor)
+        if len(page):
+            return page
+        oldest = first_page(kinesis, kinesis.iterator_at_horizon(range_.shard_id), limit=1).first
+        if page.at_end or oldest is None or oldest > anchor:
+            raise _lost(range_, oldest)
+        _wait(range_, deadline)
+
+
+def _next_page(kinesis: Kinesis, range_: SequenceRange, iterator: str, last: SequenceNumber) -> Page:
+    try:
+        return kinesis.get_records(iterator)
+    except IteratorExpiredError:
+        return kinesis.get_records(kinesis.iterator_at(range_.shard_id, "AFTER_SEQUENCE_NUMBER", last))
+
+
+def _wait(range_: SequenceRange, deadline: float) -> None:
+    if time.monotonic() > deadline:
+        raise UnavailableError(f"no record of range {range_} for {SILENCE_S:.0f} s", todo="Run the step again")
+    time.sleep(EMPTY_PAGE_WAIT_S)
+
+
+def _check_follows(page: Page, before: Page | None, range_: SequenceRange) -> None:
+    """Check that a page is in order, and comes after the page before; or, if it is the first, loses nothing."""
+    first = page.number(0)
+    if before is None and not range_.begins_with(first):
+        raise _lost(range_, first)
     numbers = page.sequence_numbers
     if len({len(number) for number in numbers}) == 1:  # texts of one length order as their integers, and faster
         ordered = all(a < b for a, b in pairwise(numbers))
     else:
         ordered = all(int(a) < int(b) for a, b in pairwise(numbers))
-    if not ordered or (last is not None and page.number(0) <= last):
-        raise IngestError(f"GetRecords gave records of {range_} out of order, after {last}", todo="Run the step again")
+    if not ordered or (before and first <= before.number(-1)):
+        raise IngestError(f"GetRecords gave records of {range_} out of order, from {first}", todo="Run the step again")
 
 
-def _anchored(page: Page, range_: SequenceRange) -> Page:
-    """The range's first page without the record that it starts after.
+def _check_retained(kinesis: Kinesis, range_: SequenceRange, last: SequenceNumber) -> None:
+    """Check that trimming has not overtaken the reading: what came behind `last` is complete while `last` is there.
 
     Raises:
-        DataLossError: records between the start and the page are gone.
+        DataLossError: it is gone.
     """
-    first = page.number(0)
-    if range_.anchor is None:
-        raise ConflictError(f"records in a range planned without any, {range_}", found=first)
-    if not range_.begins_with(first):
-        raise _lost(range_, first)
-    return page.rows(1) if range_.start == Start("AFTER", first) else page
-
-
-def _cut(page: Page, through: SequenceNumber, range_: SequenceRange) -> Page:
-    """The page up to and including the record `through`."""
-    row = bisect_left(page.sequence_numbers, int(through), key=int)
-    if page.number(row) != through:
-        raise ConflictError(
-            f"the last record of range {range_} is not there",
-            expected=through,
-            found=page.number(row),
-            todo="Check whether the stream was recreated under its name",
-        )
-    return page.rows(0, row + 1)
-
-
-def _still_retained(kinesis: Kinesis, range_: SequenceRange, last: SequenceNumber) -> None:
-    """Near the horizon, trimming may overtake a slow read between two pages: the page before must still be there."""
     page = page_at(kinesis, range_.shard_id, last, limit=1)
-    if not len(page) or page.number(0) != last:
-        raise _lost(range_, page.number(0) if len(page) else None)
+    if page.first != last:
+        raise _lost(range_, page.first)
+
+
+def _within(page: Page, range_: SequenceRange) -> Page:
+    """The page's records behind the start, up to and including `through`."""
+    start = 1 if page.number(0).key == range_.start.key else 0
+    if range_.through is SHARD_END:
+        return page.rows(start)
+    return page.rows(start, bisect_right(page.sequence_numbers, int(range_.through), key=int))
+
+
+def _not_as_planned(range_: SequenceRange, found: str) -> ConflictError:
+    return ConflictError(
+        f"the records of range {range_} are not those that were seen when it was planned",
+        expected=f"{range_.anchor} first and {range_.through} last",
+        found=found,
+        todo="Check whether the stream was recreated under its name",
+    )
 
 
 def _lost(range_: SequenceRange, oldest: SequenceNumber | None) -> DataLossError:

@@ -1,19 +1,22 @@
-"""Where the chain of a shard begins: `start:` of the configuration resolved to a number, once."""
+"""Where the chain of a shard begins: resolved to a number once, when the shard is first seen."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal
 
-from shardlake.kinesis.client import MAX_PAGE_RECORDS, Kinesis, Page
+from shardlake.kinesis.client import Kinesis
+from shardlake.kinesis.newest import newest_record
 from shardlake.kinesis.pages import first_page, pages
 from shardlake.ranges import SHARD_END, Position, SequenceNumber, Start
 from shardlake.shards import Shard
 
-FIRST_LOOK_BACK_MS = 2_000
+HORIZON_MARGIN_MS = 600_000
+"""Records this close to the end of their retention are gone before Spark reads them."""
 
-StartPolicy = Literal["trim_horizon", "latest"] | int
-"""`start:` of the configuration; an integer is an arrival time in milliseconds since the epoch."""
+StartPolicy = Literal["beginning", "trim_horizon", "latest"] | int
+"""`start:` of the configuration, an integer being an arrival time in milliseconds since the epoch; or `beginning`, for
+shards that are first seen when the pipeline is under way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,60 +30,60 @@ class Opening:
 def resolve(kinesis: Kinesis, shard: Shard, policy: StartPolicy, now_ms: int, retention_ms: int) -> Opening:
     """The chain start of a shard under a policy.
 
-    `trim_horizon`: AT the oldest record retained. A time: AT the first record that arrived then or later. `latest`,
-    and a time after which nothing arrived: AFTER the newest record, the end of a closed shard. A shard without any
-    record: AT its StartingSequenceNumber.
+    `beginning`: AT the oldest record. `trim_horizon`: AT the oldest record that lasts long enough to be read. A time:
+    AT the first record that arrived then or later. `latest`, and a time after which nothing arrived: AFTER the newest
+    record; the end of a closed shard. A shard without any record: AT its StartingSequenceNumber.
 
     Args:
         now_ms: the service's time, milliseconds since the epoch.
-
-    Raises:
-        InvalidPositionError: the policy's time lies in the service's future.
     """
-    empty = Opening(Start("AT", SequenceNumber(shard.starting_sequence_number)), caught_up=True)
-    if policy == "trim_horizon":
-        page = first_page(kinesis, kinesis.iterator_at_horizon(shard.shard_id), limit=1)
-        return Opening(Start("AT", page.number(0)), caught_up=False) if len(page) else empty
-    if policy != "latest":
-        first = _first_arrival(kinesis, shard.shard_id, policy)
-        if first:
-            return Opening(Start("AT", first), caught_up=False)
-    if shard.closed:
-        return Opening(SHARD_END, caught_up=False)
-    newest = newest_page(kinesis, shard.shard_id, now_ms, not_before_ms=now_ms - retention_ms, to_the_tip=True)
-    return Opening(Start("AFTER", newest.number(-1)), caught_up=True) if newest else empty
+    match policy:
+        case "beginning":
+            first = first_page(kinesis, kinesis.iterator_at_horizon(shard.shard_id), limit=1).first
+        case "trim_horizon":
+            first = oldest_lasting(kinesis, shard.shard_id, retention_ms)
+        case "latest":
+            return _behind_newest(kinesis, shard, now_ms, retention_ms)
+        case at_ms:
+            first = _first_arrival(kinesis, shard.shard_id, at_ms)
+            if first is None:
+                opening = _behind_newest(kinesis, shard, now_ms, retention_ms)
+                first = _first_arrival(kinesis, shard.shard_id, at_ms)  # again: one may have come between the looks
+                if first is None:
+                    return opening
+    return Opening(Start("AT", first), caught_up=False) if first else _at_empty(shard)
+
+
+def oldest_lasting(kinesis: Kinesis, shard_id: str, retention_ms: int) -> SequenceNumber | None:
+    """The oldest record that will be retained for a while, else the oldest; None where the shard retains none.
+
+    A range that begins at the very horizon of a busy shard could never be read: by then its first record is gone.
+    """
+    page = first_page(kinesis, kinesis.iterator_at_horizon(shard_id), limit=1)
+    if page.first is None:
+        return None
+    lasting_from_ms = page.service_time_ms - retention_ms + HORIZON_MARGIN_MS
+    if page.arrivals_ms[0] >= lasting_from_ms:
+        return page.first
+    lasting = first_page(kinesis, kinesis.iterator_from_time(shard_id, lasting_from_ms), limit=1).first
+    return max(page.first, lasting or page.first)
 
 
 def _first_arrival(kinesis: Kinesis, shard_id: str, at_ms: int) -> SequenceNumber | None:
-    """The first record that arrived at `at_ms` or later. botocore sends whole seconds, so earlier ones may come too."""
-    for page in pages(kinesis, kinesis.iterator_from_time(shard_id, at_ms), MAX_PAGE_RECORDS):
+    """The first record that arrived at `at_ms` or later. An iterator has whole seconds, so earlier ones come too."""
+    for page in pages(kinesis, kinesis.iterator_from_time(shard_id, at_ms)):
         for row, arrival_ms in enumerate(page.arrivals_ms):
             if arrival_ms >= at_ms:
                 return page.number(row)
     return None
 
 
-def newest_page(
-    kinesis: Kinesis, shard_id: str, now_ms: int, not_before_ms: int, *, to_the_tip: bool = False
-) -> Page | None:
-    """A page with records near the tip of an open shard, looked for back from now in growing steps.
+def _behind_newest(kinesis: Kinesis, shard: Shard, now_ms: int, retention_ms: int) -> Opening:
+    if shard.closed:
+        return Opening(SHARD_END, caught_up=False)
+    newest = newest_record(kinesis, shard.shard_id, now_ms, retention_ms)
+    return Opening(Start("AFTER", newest), caught_up=True) if newest else _at_empty(shard)
 
-    Args:
-        now_ms: the service's time, milliseconds since the epoch.
-        not_before_ms: records that arrived earlier are not looked for.
-        to_the_tip: follow the pages until nothing is behind the last record; else one page will do.
 
-    Returns:
-        The last page that has records; None where nothing arrived since `not_before_ms`.
-    """
-    look_back_ms = FIRST_LOOK_BACK_MS
-    while True:
-        from_ms = max(now_ms - look_back_ms, not_before_ms)
-        newest = None
-        for page in pages(kinesis, kinesis.iterator_from_time(shard_id, from_ms), MAX_PAGE_RECORDS):
-            newest = page if len(page) else newest
-            if newest and not to_the_tip:
-                break
-        if newest or from_ms == not_before_ms:
-            return newest
-        look_back_ms *= 4
+def _at_empty(shard: Shard) -> Opening:
+    return Opening(Start("AT", SequenceNumber(shard.starting_sequence_number)), caught_up=True)

@@ -1,16 +1,17 @@
 """Where a range ends: a record seen a window ahead, or near the tip, found with a few cheap calls.
 
 Calls per shard, GetShardIterator counted: 2 where one page reaches the tip or the end (so also for an idle shard,
-however long it has been idle), 4 behind the tip, 4 and two more per look back near it. At most one full page is read.
+however long it has been idle), 4 behind the tip, up to 8 near it. At most about one full page is read.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from shardlake.kinesis.client import Kinesis, Page
+from shardlake.kinesis.client import Kinesis
+from shardlake.kinesis.newest import page_near_tip
+from shardlake.kinesis.page import Page
 from shardlake.kinesis.pages import first_page, page_at
-from shardlake.kinesis.start import newest_page
 from shardlake.ranges import SHARD_END, SequenceNumber, SequenceRange, Start, Through
 from shardlake.shards import Shard
 
@@ -19,6 +20,13 @@ LOOK_RECORDS = 1_000
 
 NEAR_TIP_MS = 60_000
 """A shard whose range ends less than this behind its tip counts as caught up."""
+
+MAX_BYTES_PER_S = 2**20
+"""What a shard takes in (service limit): a burst tells nothing of the rate behind it."""
+
+LOOKS_FROM_NOW: tuple[int, ...] = (64, 8, 1)
+LOOKS_FROM_WINDOW_END: tuple[int, ...] = (16, 1)
+"""How far to look back for records near the tip; two calls each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +39,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A range to pin; `behind` says that records are left for a next one."""
+    """A range to pin; `behind` says that a next one should be planned soon."""
 
     range: SequenceRange
     behind: bool
@@ -50,7 +58,7 @@ class Trimmed:
 
     Attributes:
         oldest: the oldest record left; None where nothing is left.
-        at_end: the shard is closed, and nothing follows `oldest` (or the position, where it is None).
+        at_end: nothing can follow: the shard is closed.
     """
 
     oldest: SequenceNumber | None
@@ -63,62 +71,87 @@ def find_range(
     """The next range of a shard whose position is `start`.
 
     Args:
-        caught_up_at_ms: when the shard was last seen to have nothing after `start`. What arrived since then is
-            retained as long as that is less than the retention ago, so a position trimmed meanwhile lost nothing.
+        caught_up_at_ms: when the shard was last seen to have nothing after `start`.
     """
     page = page_at(kinesis, shard.shard_id, start.number, LOOK_RECORDS)
-    first = page.number(0) if len(page) else None
-    untrimmed = first is not None and (first == start.number or first.plus(-1).key == start.key)
-    if not untrimmed and (caught_up_at_ms is None or caught_up_at_ms < page.service_time_ms - retention_ms):
-        return Trimmed(first, page.at_end)
-    if first is not None and start == Start("AFTER", first):
+    if not _follows(page.first, start) and _may_have_lost(page, shard, start, caught_up_at_ms, retention_ms):
+        return Trimmed(page.first, page.at_end)
+    if page.first is not None and start == Start("AFTER", page.first):
         page = page.rows(1)
-        if not len(page) and not page.at_tip:
-            assert page.next_iterator is not None
+        if page.next_iterator and not page.at_tip and not len(page):
             page = first_page(kinesis, page.next_iterator, LOOK_RECORDS)
-    if page.at_end:
-        return Found(SequenceRange(shard.shard_id, start, SHARD_END, first), behind=False)
     if not len(page):
-        return Idle(page.service_time_ms)
-    through, behind = _through(kinesis, shard, page, limits)
-    return Found(SequenceRange(shard.shard_id, start, through, first or page.number(0)), behind)
+        if not page.at_end:
+            return Idle(page.service_time_ms)
+        return Found(SequenceRange(shard.shard_id, start, SHARD_END, anchor=None), behind=False)
+    through, behind = _through(kinesis, shard, page, retention_ms, limits)
+    return Found(SequenceRange(shard.shard_id, start, through, anchor=page.first), behind)
 
 
-def _through(kinesis: Kinesis, shard: Shard, page: Page, limits: Limits) -> tuple[Through, bool]:
-    """The end of a range that begins with `page`'s records, and whether more is left behind it."""
-    fitting = _fitting(page, limits.range_bytes)
+def _follows(first: SequenceNumber | None, start: Start) -> bool:
+    """Whether a read from the start's number on that gives `first` first has found its place."""
+    return first is not None and (first == start.number or first.plus(-1).key == start.key)
+
+
+def _may_have_lost(page: Page, shard: Shard, start: Start, caught_up_at_ms: int | None, retention_ms: int) -> bool:
+    """Whether records may have come after `start` and gone again.
+
+    Not if there were none when last looked, and what came since then is still retained. A chain that stands at its
+    shard's own start without having been looked at was opened by a plan that was cut short: it has read nothing yet.
+    """
+    if caught_up_at_ms is None:
+        return start != Start("AT", SequenceNumber(shard.starting_sequence_number))
+    return caught_up_at_ms < page.service_time_ms - retention_ms
+
+
+def _through(kinesis: Kinesis, shard: Shard, page: Page, retention_ms: int, limits: Limits) -> tuple[Through, bool]:
+    """The end of a range that begins with `page`'s records, and whether to plan a next one soon."""
+    last = page.number(-1)
+    fitting = _fitting(page, limits)
     if fitting < len(page):
         return page.number(fitting - 1), True
+    if page.at_end:
+        return SHARD_END, False
     if page.at_tip:
-        return page.number(-1), False
-    window_end_ms = min(page.arrivals_ms) + min(limits.window_ms, _time_of_bytes_ms(page, limits.range_bytes))
-    if window_end_ms < page.service_time_ms:
-        ahead = first_page(kinesis, kinesis.iterator_from_time(shard.shard_id, window_end_ms), limit=1)
-        if len(ahead):
-            return max(ahead.number(0), page.number(-1)), True
+        return last, _ages(page, retention_ms)
+    window_end_ms, looks = _window_end_ms(page, limits), LOOKS_FROM_NOW
+    tip_ms = page.service_time_ms
+    if window_end_ms < tip_ms:
+        ahead = first_page(kinesis, kinesis.iterator_from_time(shard.shard_id, window_end_ms), limit=1).first
+        if ahead:
+            return max(ahead, last), True
+        tip_ms, looks = window_end_ms, LOOKS_FROM_WINDOW_END
     if shard.closed:
         return SHARD_END, False
-    newest = newest_page(kinesis, shard.shard_id, page.service_time_ms, not_before_ms=max(page.arrivals_ms))
-    if newest is None:
-        return page.number(-1), True
-    return max(newest.number(-1), page.number(-1)), newest.millis_behind_latest > NEAR_TIP_MS
+    newest = page_near_tip(kinesis, shard.shard_id, max(page.arrivals_ms), tip_ms, looks)
+    behind = newest.millis_behind_latest > NEAR_TIP_MS or _ages(newest, retention_ms)
+    return max(newest.last or last, last), behind
 
 
-def _fitting(page: Page, range_bytes: int) -> int:
-    """How many of the page's records fit in the byte limit; at least one, so that a range always advances."""
-    total = 0
+def _ages(page: Page, retention_ms: int) -> bool:
+    """Whether the last record may be gone before the next plan looks for it.
+
+    Then a plan has to follow soon, to note that nothing was behind that record: without the note this would be a loss.
+    """
+    return len(page) > 0 and page.service_time_ms - page.arrivals_ms[-1] > retention_ms // 2
+
+
+def _fitting(page: Page, limits: Limits) -> int:
+    """How many of the page's records fit in the limits; at least one, so that a range always advances."""
+    window_end_ms, total = min(page.arrivals_ms) + limits.window_ms, 0
     for row, data in enumerate(page.data):
         total += len(data)
-        if total > range_bytes:
+        if total > limits.range_bytes or page.arrivals_ms[row] > window_end_ms:
             return max(row, 1)
     return len(page)
 
 
-def _time_of_bytes_ms(page: Page, range_bytes: int) -> int:
-    """How long it took the byte limit's worth of records to arrive, at the page's own rate."""
-    span_ms = max(page.arrivals_ms) - min(page.arrivals_ms)
-    page_bytes = max(sum(map(len, page.data)), 1)
-    return max(span_ms, 1) * range_bytes // page_bytes
+def _window_end_ms(page: Page, limits: Limits) -> int:
+    """When the window ends, or the byte limit's worth of records has arrived at the page's own rate; a whole second."""
+    begin_ms = min(page.arrivals_ms)
+    span_ms, page_bytes = max(page.arrivals_ms) - begin_ms, max(sum(map(len, page.data)), 1)
+    of_bytes_ms = max(span_ms * limits.range_bytes // page_bytes, limits.range_bytes * 1000 // MAX_BYTES_PER_S)
+    return -(-(begin_ms + min(limits.window_ms, of_bytes_ms)) // 1000) * 1000
 
 
 def still_there(kinesis: Kinesis, range_: SequenceRange) -> Trimmed | None:
@@ -126,8 +159,6 @@ def still_there(kinesis: Kinesis, range_: SequenceRange) -> Trimmed | None:
     if range_.anchor is None:
         return None
     page = page_at(kinesis, range_.shard_id, range_.anchor, limit=1)
-    if len(page) and range_.begins_with(page.number(0)):
+    if page.first is not None and range_.begins_with(page.first):
         return None
-    return Trimmed(page.number(0) if len(page) else None, page.at_end)
-
-
+    return Trimmed(page.first, page.at_end)

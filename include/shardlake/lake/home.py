@@ -11,6 +11,7 @@ import errno
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,8 +22,7 @@ from shardlake.names import CONTROL
 class LocalHome:
     """A dataset in a folder. Keys are paths relative to it, as `names` makes them.
 
-    Every method raises `ConfigError` where the folder cannot be written or read, `UnavailableError` where the disk
-    does not do its part (full, input/output error).
+    Every method raises as `errors` says.
     """
 
     def __init__(self, root: str) -> None:
@@ -32,17 +32,17 @@ class LocalHome:
         """Where a key lies."""
         return self.root / key
 
-    def prepare(self) -> None:
-        """Make the folder, and find out that it can be written, before anything else is."""
-        with self._errors():
+    def check_writable(self) -> None:
+        """Find out that the dataset can be written, leaving nothing behind: not even its folder is made."""
+        with self.errors():
             control = self.path(CONTROL)
-            _make_directory(control)
-            with tempfile.TemporaryFile(dir=control):
+            there = next(folder for folder in (control, *control.parents) if folder.exists())
+            with tempfile.TemporaryFile(dir=there):
                 pass
 
     def read(self, key: str) -> str | None:
         """A control file's text, or None where there is none."""
-        with self._errors():
+        with self.errors():
             try:
                 return self.path(key).read_text(encoding="utf-8")
             except FileNotFoundError:
@@ -50,24 +50,24 @@ class LocalHome:
 
     def replace(self, key: str, text: str) -> None:
         """Write a control file, whole, in place of the one that may be there."""
-        with self._errors(), self._written(key, text) as temporary:
+        with self.errors(), self._written(key, text) as temporary:
             temporary.replace(self.path(key))
             _sync(self.path(key).parent)
 
     def create(self, key: str, text: str) -> bool:
         """Write a control file if its name is free; whether it was."""
-        with self._errors(), self._written(key, text) as temporary:
+        with self.errors(), self._written(key, text) as temporary:
             return _link(temporary, self.path(key))
 
     def remove(self, key: str) -> None:
         """Remove a control file, if it is there."""
-        with self._errors():
+        with self.errors():
             self.path(key).unlink(missing_ok=True)
 
     @contextlib.contextmanager
     def temporary(self, directory_key: str) -> Iterator[Path]:
         """A new, empty file on the dataset's own disk, to be written and then published; gone afterwards."""
-        with self._errors():
+        with self.errors():
             directory = self.path(directory_key)
             _make_directory(directory)
             handle, name = tempfile.mkstemp(dir=directory, suffix=".parquet")
@@ -80,26 +80,36 @@ class LocalHome:
                 temporary.unlink(missing_ok=True)
 
     def publish(self, temporary: Path, key: str) -> bool:
-        """Make a finished file visible under its name, if that is free; whether it was.
-
-        File and folder are on disk when this returns, so that a commit in the ledger never outlives the file.
-        """
-        with self._errors():
+        """Make a finished file visible under its name, if that is free; whether it was."""
+        with self.errors():
             target = self.path(key)
             _sync(temporary)
             _make_directory(target.parent)
             return _link(temporary, target)
 
+    def sync(self, directory_key: str) -> None:
+        """Bring the names in a folder to disk, so that a commit in the ledger never outlives a file.
+
+        Whoever published a file may have died between giving it its name and this.
+        """
+        with self.errors():
+            _sync(self.path(directory_key))
+
+    def exists(self, key: str) -> bool:
+        """Whether a name is taken."""
+        with self.errors():
+            return self.path(key).exists()
+
     def size(self, key: str) -> int:
         """A file's size in bytes."""
-        with self._errors():
+        with self.errors():
             return self.path(key).stat().st_size
 
     def names(self, directory_key: str) -> list[str]:
         """The file names in a folder, sorted; none where the folder is not there."""
-        with self._errors():
+        with self.errors():
             try:
-                return sorted(os.listdir(self.path(directory_key)))
+                return sorted(entry.name for entry in self.path(directory_key).iterdir())
             except FileNotFoundError:
                 return []
 
@@ -107,10 +117,31 @@ class LocalHome:
         """Remove a folder of temporary files, if it is there."""
         shutil.rmtree(self.path(directory_key), ignore_errors=True)
 
+    def remove_abandoned(self) -> None:
+        """Remove control files that a killed process left half written, an hour ago or more."""
+        with self.errors():
+            for temporary in self.path(CONTROL).glob(f"{_WRITING}*"):
+                with contextlib.suppress(FileNotFoundError):  # another one removed it
+                    if time.time() - temporary.stat().st_mtime > _ABANDONED_S:
+                        temporary.unlink()
+
+    @contextlib.contextmanager
+    def errors(self) -> Iterator[None]:
+        """Translates what the file system says.
+
+        Raises:
+            ConfigError: the folder cannot be written or read.
+            UnavailableError: the disk does not do its part (full, input/output error).
+        """
+        try:
+            yield
+        except OSError as exc:
+            raise self._translated(exc) from exc
+
     @contextlib.contextmanager
     def _written(self, key: str, text: str) -> Iterator[Path]:
         _make_directory(self.path(key).parent)
-        handle, name = tempfile.mkstemp(dir=self.path(CONTROL), prefix=".writing-")
+        handle, name = tempfile.mkstemp(dir=self.path(CONTROL), prefix=_WRITING)
         temporary = Path(name)
         try:
             temporary.chmod(_READABLE)
@@ -121,13 +152,6 @@ class LocalHome:
             yield temporary
         finally:
             temporary.unlink(missing_ok=True)
-
-    @contextlib.contextmanager
-    def _errors(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as exc:
-            raise self._translated(exc) from exc
 
     def _translated(self, exc: OSError) -> ShardlakeError:
         said = f"dataset {self.root}: {exc.strerror or exc}" + (f" ({exc.filename})" if exc.filename else "")
@@ -141,16 +165,20 @@ class LocalHome:
 _READABLE = 0o644
 """Mode of published files: a lake is read by others than its writer (temporary files are made private)."""
 
+_WRITING = ".writing-"
+_ABANDONED_S = 3600
+
 _NOT_WRITABLE = (errno.EROFS, errno.ENAMETOOLONG, errno.EOPNOTSUPP)  # the last: no hard links
 
 
 def _link(temporary: Path, target: Path) -> bool:
     try:
         os.link(temporary, target)
+        created = True
     except FileExistsError:
-        return False
-    _sync(target.parent)
-    return True
+        created = False
+    _sync(target.parent)  # also for another's file: it may be given as there from now on
+    return created
 
 
 def _make_directory(directory: Path) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from shardlake.errors import ConflictError
 from shardlake.lake.home import LocalHome
-from shardlake.names import OWNER
+from shardlake.names import DATA, OWNER
 from shardlake.plan import BatchPlan
 
 _CAUSES = {
@@ -37,15 +37,33 @@ def check_owner(home: LocalHome, plan: BatchPlan) -> bool:
     return True
 
 
+def require_owner(home: LocalHome, plan: BatchPlan) -> None:
+    """Check that the dataset is the plan's, before anything is published or committed.
+
+    Raises:
+        ConflictError: as `check_owner`, or the dataset has no owner any more.
+    """
+    if not check_owner(home, plan):
+        raise ConflictError(
+            f"dataset {plan.dataset} has lost its {OWNER}",
+            todo="Likely cause: its disk is not mounted, or the folder was emptied. Put it back, or choose a new one",
+        )
+
+
 def claim_dataset(home: LocalHome, plan: BatchPlan) -> None:
     """Make the plan's pipeline the owner of a dataset that has none.
 
     Raises:
-        ConflictError: as `check_owner`, also when another claims it at the same time.
+        ConflictError: as `check_owner`, also when another claims it at the same time; or there are files already.
     """
     if not check_owner(home, plan):
+        if home.names(DATA):
+            raise ConflictError(
+                f"dataset {plan.dataset} has files in {DATA}/ but no {OWNER}",
+                todo="Restore the file, or choose an empty folder",
+            )
         home.create(OWNER, json.dumps(_owner(plan), indent=1, sort_keys=True))
-        check_owner(home, plan)
+        require_owner(home, plan)
 
 
 def refuse_other(found: Mapping[str, object], expected: Mapping[str, object], what: str) -> None:

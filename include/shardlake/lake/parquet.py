@@ -1,16 +1,15 @@
 """A range to one Parquet file: the same range gives the same bytes within one code version, the same rows always.
 
-Row groups are cut by the rows alone, not by the pages that happened to bring them. Memory is that of one row group
-and one page, however large the range is.
+Row groups, and the pieces that the writer gets them in, are cut by the rows alone, not by the pages that happened to
+bring them. Memory is that of one row group and one page, however large the range is.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
-from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import accumulate
 from pathlib import Path
 
 import pyarrow as pa
@@ -19,14 +18,21 @@ import pyarrow.parquet as pq
 
 import shardlake
 from shardlake.errors import ConflictError
-from shardlake.kinesis.client import Page
+from shardlake.kinesis.page import Page
 from shardlake.lake.rows import SCHEMA, RowsChecksum, rows_of
 from shardlake.plan import LAYOUT, BatchPlan
 from shardlake.ranges import SequenceRange
 
 ROW_GROUP_ROWS = 131_072
-ROW_GROUP_BYTES = 32 * 2**20
+ROW_GROUP_BYTES = 16 * 2**20
 """A row group ends before the row that would bring its `data` over this size."""
+
+PIECE_ROWS = 1_024
+"""The writer ends data pages where its input is cut, so a row group comes in pieces of this many rows."""
+
+WRITE_BATCH_ROWS = 128
+"""Rows after which the writer looks whether a data page is full: with its default of 1024, large records make pages
+of many MiB in memory."""
 
 _PREFIX = "shardlake."
 
@@ -58,17 +64,14 @@ def write_range(path: Path, plan: BatchPlan, range_: SequenceRange, pages: Itera
         OSError: the disk does not take it.
     """
     checksum, data_bytes = RowsChecksum(), 0
-    with pq.ParquetWriter(
-        path,
-        SCHEMA,
-        compression="zstd",
-        use_dictionary=["stream", "partition_key", "explicit_hash_key"],
-        write_page_index=True,
-    ) as writer:
-        for rows in row_groups(pages, plan.stream.name):
-            checksum.update(rows)
-            data_bytes += pc.sum(pc.binary_length(rows.column("data"))).as_py()
-            writer.write_batch(rows, row_group_size=ROW_GROUP_ROWS)
+    with _writer(path) as writer:
+        for row_group in row_groups(pages, plan.stream.name):
+            for rows in row_group.to_batches():
+                checksum.update(rows)
+                data_bytes += pc.sum(pc.binary_length(rows.column("data"))).as_py()
+            writer.write_table(row_group, row_group_size=ROW_GROUP_ROWS)
+            del row_group, rows  # or they would stay in memory while the next row group comes in
+            pa.default_memory_pool().release_unused()
         footer = Footer(
             pipeline=plan.pipeline,
             stream_arn=plan.stream.arn,
@@ -87,6 +90,29 @@ def write_range(path: Path, plan: BatchPlan, range_: SequenceRange, pages: Itera
     return footer
 
 
+@contextlib.contextmanager
+def _writer(path: Path) -> Iterator[pq.ParquetWriter]:
+    """A writer that puts its footer behind the file only if all went well; its own context manager always does."""
+    with pa.OSFile(str(path), "wb") as file:
+        writer = pq.ParquetWriter(
+            file,
+            SCHEMA,
+            compression="zstd",
+            use_dictionary=["stream", "partition_key", "explicit_hash_key"],
+            write_page_index=True,
+            write_batch_size=WRITE_BATCH_ROWS,
+        )
+        try:
+            yield writer
+            writer.close()
+        except BaseException:
+            file.close()
+            with contextlib.suppress(ValueError, OSError):  # the file is closed: there is nowhere to put a footer
+                writer.close()
+            writer.is_open = False
+            raise
+
+
 def read_footer(path: Path) -> Footer:
     """A data file's footer.
 
@@ -98,8 +124,12 @@ def read_footer(path: Path) -> Footer:
         metadata = pq.read_metadata(path)
         stored = metadata.metadata or {}
         footer = Footer(**{field: json.loads(stored[(_PREFIX + field).encode()]) for field in Footer.__slots__})
-    except (pa.ArrowInvalid, KeyError, ValueError) as exc:
-        raise ConflictError(f"{path} is damaged, or was not written by Shardlake ({exc})") from exc
+    except (pa.ArrowException, KeyError, ValueError, TypeError) as exc:
+        raise _damaged(path, exc) from exc
+    except OSError as exc:
+        if exc.errno is None:  # what Arrow says of bytes that it cannot decode
+            raise _damaged(path, exc) from exc
+        raise
     if footer.rows != metadata.num_rows:
         raise ConflictError(f"{path} is damaged", expected=f"{footer.rows} rows", found=f"{metadata.num_rows} rows")
     return footer
@@ -121,23 +151,30 @@ def checksum_of_file(path: Path) -> RowsChecksum:
     return checksum
 
 
-def row_groups(pages: Iterable[Page], stream: str) -> Iterator[pa.RecordBatch]:
-    """The rows of all pages, each batch one row group, cut where the rows alone say so."""
+def _damaged(path: Path, exc: Exception) -> ConflictError:
+    return ConflictError(
+        f"{path} is damaged, or was not written by Shardlake ({exc})",
+        todo="Move it away and run the ingest step again, as long as the stream retains its records",
+    )
+
+
+def row_groups(pages: Iterable[Page], stream: str) -> Iterator[pa.Table]:
+    """The rows of all pages, each table one row group, cut where the rows alone say so."""
+    pieces: list[pa.RecordBatch] = []
     parts: list[pa.RecordBatch] = []
     count = size = 0
     for page in pages:
-        rows, ends, taken = rows_of(page, stream), list(accumulate(map(len, page.data))), 0
-        while True:
-            before = ends[taken - 1] if taken else 0
-            fitting = min(bisect_right(ends, before + ROW_GROUP_BYTES - size, lo=taken), taken + ROW_GROUP_ROWS - count)
-            if fitting == len(page):
-                break
-            parts.append(rows.slice(taken, max(fitting - taken, 0 if count else 1)))
-            yield pa.concat_batches(parts)
-            taken += parts[-1].num_rows
-            parts, count, size = [], 0, 0
+        rows, taken = rows_of(page, stream), 0
+        for row, data in enumerate(page.data):
+            full = count == ROW_GROUP_ROWS or (count > 0 and size + len(data) > ROW_GROUP_BYTES)
+            if full or (count and count % PIECE_ROWS == 0):
+                pieces.append(pa.concat_batches([*parts, rows.slice(taken, row - taken)]))
+                parts, taken = [], row
+            if full:
+                yield pa.Table.from_batches(pieces)
+                pieces, count, size = [], 0, 0
+            count += 1
+            size += len(data)
         parts.append(rows.slice(taken))
-        count += len(page) - taken
-        size += ends[-1] - before
     if count:
-        yield pa.concat_batches(parts)
+        yield pa.Table.from_batches([*pieces, pa.concat_batches(parts)])

@@ -12,7 +12,7 @@ import struct
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from shardlake.kinesis.client import Page
+from shardlake.kinesis.page import Page
 
 SCHEMA = pa.schema(
     [

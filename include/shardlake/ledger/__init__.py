@@ -77,8 +77,8 @@ class LedgerRange:
 class Ledger(ABC):
     """The contract. One suite of tests (`tests/contracts/test_ledger.py`) runs over every store.
 
-    Every method is one transaction and safe under concurrent callers. All raise `UnavailableError` when the store
-    cannot be reached.
+    Every method but `ranges` (a transaction a page) is one transaction and safe under concurrent callers. All raise
+    `UnavailableError` when the store cannot be reached or its answer is lost: the same call again finds out.
     """
 
     @property
@@ -100,7 +100,7 @@ class Ledger(ABC):
     ) -> None:
         """Store one complete listing: new shards, ends of known ones, `missing` counts; and open chains at `starts`.
 
-        A chain that is there already keeps its start.
+        A chain that is there already keeps its start. Each call is a listing of its own: for another attempt, list again.
         """
 
     @abstractmethod
@@ -126,6 +126,9 @@ class Ledger(ABC):
         If the batch is there already, its text comes back and nothing changes. Otherwise, per proposed range: if its
         chain has an open range, that one is taken over as it is; if the position is the range's start, the range is
         planned; else (the position has moved on) it is left out. The plan is `draft` with those ranges.
+
+        Raises:
+            ConflictError: a shard is proposed twice, or has no chain.
         """
 
     @abstractmethod
@@ -149,10 +152,11 @@ class Ledger(ABC):
     ) -> None:
         """Close the stretch `lost` as lost and open `rest` behind it, in place of an open range if there is one.
 
-        `lost` starts at the shard's position. `rest`, if given, starts at its end (as `AT` the first record left).
+        `lost` starts at the shard's position. `rest`, if given, starts at its end (as `AT` the first record left). Where
+        `lost` is recorded as lost already, nothing changes.
 
         Raises:
-            ConflictError: the position is not where `lost` starts.
+            ConflictError: the position is not where `lost` starts, or `rest` does not start where `lost` ends.
         """
 
     @abstractmethod

@@ -22,9 +22,7 @@ def bring_up_to_date(database: Database) -> None:
     Raises:
         ConfigError: the schema is newer than this code; nothing has been written.
     """
-    with database.reading() as connection:
-        version = _known_version(connection, database)
-    if version == len(MIGRATIONS):
+    if schema_version(database) == len(MIGRATIONS):
         return
     with database.writing(_LOCK) as connection:
         version = _known_version(connection, database)
@@ -39,6 +37,16 @@ def bring_up_to_date(database: Database) -> None:
                 sa.text(f"INSERT INTO {_TABLE} (version, applied_at_ms) VALUES (:version, :now)"),  # noqa: S608
                 {"version": number, "now": time.time_ns() // 1_000_000},
             )
+
+
+def schema_version(database: Database) -> int:
+    """The version of the schema, 0 for an empty database; nothing is written.
+
+    Raises:
+        ConfigError: the schema is newer than this code.
+    """
+    with database.reading() as connection:
+        return _known_version(connection, database)
 
 
 def _known_version(connection: sa.Connection, database: Database) -> int:

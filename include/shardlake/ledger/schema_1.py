@@ -106,9 +106,9 @@ CREATE TABLE shardlake_ranges (
 CREATE UNIQUE INDEX shardlake_one_open_range ON shardlake_ranges (pipeline, namespace, shard_id)
     WHERE state = 'planned';
 
--- lost ranges are few and asked for by people
-CREATE INDEX shardlake_lost_ranges ON shardlake_ranges (pipeline, namespace, shard_id, start_key)
-    WHERE state = 'lost';
+-- open and lost ranges are few among many, and asked for by people
+CREATE INDEX shardlake_uncommitted_ranges ON shardlake_ranges (state, pipeline, namespace, shard_id, start_key)
+    WHERE state = 'planned' OR state = 'lost';
 """
 
 

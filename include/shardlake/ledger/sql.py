@@ -8,7 +8,7 @@ from dataclasses import asdict
 
 import sqlalchemy as sa
 
-from shardlake.ledger import Chain, Contents, Identity, Ledger, LedgerRange, State, migrations, tables
+from shardlake.ledger import Chain, Contents, Identity, Ledger, LedgerRange, State, migrations, queries, tables
 from shardlake.ledger.chain import chain_of, check_loss, choose, conflict, contents_of, is_news, is_open, merge_listing
 from shardlake.ledger.database import Database
 from shardlake.plan import BatchPlan, digest
@@ -147,7 +147,7 @@ class SqlLedger(Ledger):
                 if is_open(range_, chain):
                     of_range = {"of_shard": range_.shard_id, "at_start": range_.start.key}
                     closed.append({**of_range, **asdict(held), "closed_at_ms": now})
-                elif message := conflict(range_, held, rows.get((range_.shard_id, range_.start.key)), chain):
+                elif message := conflict(range_, held, rows.get(_key(range_)), chain):
                     messages.append(message)
             _execute_many(connection, _commit(plan.pipeline, plan.namespace), closed)
         return messages
@@ -161,7 +161,7 @@ class SqlLedger(Ledger):
         self, pipeline: str, namespace: str, batch_id: str, lost: SequenceRange, rest: SequenceRange | None
     ) -> None:
         with self._database.writing(pipeline) as connection:
-            there = _ranges_at_starts(connection, pipeline, namespace, [lost]).get((lost.shard_id, lost.start.key))
+            there = _ranges_at_starts(connection, pipeline, namespace, [lost]).get(_key(lost))
             if there and there.state == "lost" and there.range.through == lost.through:
                 return
             check_loss(_chains(connection, pipeline, namespace, lost.shard_id).get(lost.shard_id), lost, rest)
@@ -177,27 +177,20 @@ class SqlLedger(Ledger):
     def ranges(
         self, pipeline: str, namespace: str, shard_id: str | None = None, state: State | None = None
     ) -> Iterator[LedgerRange]:
-        t = tables.ranges
-        query = (
-            sa.select(*tables.value_columns(t))
-            .where(t.c.pipeline == pipeline, t.c.namespace == namespace)
-            .order_by(t.c.shard_id, t.c.start_key)
-            .limit(PAGE_ROWS)
-        )
-        if shard_id is not None:
-            query = query.where(t.c.shard_id == shard_id)
-        if state is not None:
-            # Written into the statement, so that the partial indexes of open and lost ranges serve it.
-            query = query.where(t.c.state == sa.literal(state, sa.String, literal_execute=True))
-        page = query
+        behind = None
         while True:
             with self._database.reading() as connection:
+                dialect = connection.dialect.name
+                page = queries.page(dialect, pipeline, namespace, shard_id, state, behind, PAGE_ROWS)
                 rows = [tables.ledger_range(row) for row in connection.execute(page)]
             yield from rows
             if len(rows) < PAGE_ROWS:
                 return
-            last = rows[-1].range
-            page = query.where(sa.tuple_(t.c.shard_id, t.c.start_key) > sa.tuple_(last.shard_id, last.start.key))
+            behind = _key(rows[-1].range)
+
+
+def _key(range_: SequenceRange) -> queries.Key:
+    return range_.shard_id, range_.start.key
 
 
 def _shards(connection: sa.Connection, pipeline: str) -> dict[str, Shard]:
@@ -210,7 +203,7 @@ def _shards(connection: sa.Connection, pipeline: str) -> dict[str, Shard]:
 def _chains(connection: sa.Connection, pipeline: str, namespace: str, shard_id: str | None = None) -> dict[str, Chain]:
     found = {}
     for id_, kind, number, key, at_ms, *tip in connection.execute(
-        tables.tips(connection.dialect.name, pipeline, namespace, shard_id)
+        queries.tips(connection.dialect.name, pipeline, namespace, shard_id)
     ):
         last = None if tip[0] is None else tables.ledger_range(tip)
         found[id_] = chain_of(id_, tables.position(kind, number), last, None if key is None else (key, at_ms))
@@ -236,14 +229,14 @@ def _batch(connection: sa.Connection, batch_id: str) -> str | None:
 
 def _ranges_at_starts(
     connection: sa.Connection, pipeline: str, namespace: str, wanted: Sequence[SequenceRange]
-) -> dict[tuple[str, str], LedgerRange]:
+) -> dict[queries.Key, LedgerRange]:
     """The rows that start where the wanted ranges do, by shard id and start key."""
-    keys = [(range_.shard_id, range_.start.key) for range_ in wanted]
-    found = {}
+    keys = [_key(range_) for range_ in wanted]
+    found: dict[queries.Key, LedgerRange] = {}
     for first in range(0, len(keys), PAGE_ROWS):
-        page = tables.at_starts(connection.dialect.name, pipeline, namespace, keys[first : first + PAGE_ROWS])
-        for row in map(tables.ledger_range, connection.execute(page)):
-            found[row.range.shard_id, row.range.start.key] = row
+        page = queries.at_starts(connection.dialect.name, pipeline, namespace, keys[first : first + PAGE_ROWS])
+        rows = (tables.ledger_range(row) for row in connection.execute(page) if row.shard_id is not None)
+        found.update({_key(row.range): row for row in rows})
     return found
 
 

@@ -1,4 +1,4 @@
-"""The ledger's tables as statements name them, and rows ↔ values. Their definition is in the migrations."""
+"""The ledger's tables as statements name them, and rows ↔ values. Their definitions are in the migrations."""
 
 import json
 from collections.abc import Sequence
@@ -37,47 +37,6 @@ _KEYS = ("pipeline", "namespace", "start_key", "through_key")
 def value_columns(rows: sa.FromClause) -> list[sa.ColumnElement[Any]]:
     """The columns of `ranges`, or of an alias of it, that `ledger_range` takes."""
     return [column for column in rows.c if column.name not in _KEYS]
-
-
-def tips(dialect: str, pipeline: str, namespace: str, shard_id: str | None) -> sa.Select[Any]:
-    """Chains, each with its last range: one seek of the primary key a chain, however long the chain is.
-
-    Columns: shard_id, start_kind, start_number, caught_up_key, caught_up_at_ms, then `value_columns` (nulls: no range).
-    """
-
-    def of_chain(rows: sa.FromClause) -> sa.ColumnElement[bool]:
-        return sa.and_(*(rows.c[name] == chains.c[name] for name in ("pipeline", "namespace", "shard_id")))
-
-    tip: sa.FromClause
-    if dialect == "postgresql":
-        # LIMIT 1 leaves the planner no way to join the chains with all of their ranges.
-        tip = sa.select(ranges).where(of_chain(ranges)).order_by(ranges.c.start_key.desc()).limit(1).lateral("tip")
-        on: sa.ColumnElement[bool] = sa.true()
-    else:
-        tip = ranges.alias("tip")
-        last = sa.select(sa.func.max(ranges.c.start_key)).where(of_chain(ranges)).scalar_subquery()
-        on = sa.and_(of_chain(tip), tip.c.start_key == last)
-    own = (chains.c[name] for name in ("shard_id", "start_kind", "start_number", "caught_up_key", "caught_up_at_ms"))
-    return (
-        sa.select(*own, *value_columns(tip))
-        .select_from(chains.outerjoin(tip, on))
-        .where(chains.c.pipeline == pipeline, chains.c.namespace == namespace)
-        .where(*([] if shard_id is None else [chains.c.shard_id == shard_id]))
-        .order_by(chains.c.shard_id)
-    )
-
-
-def at_starts(dialect: str, pipeline: str, namespace: str, keys: Sequence[tuple[str, str]]) -> sa.Select[Any]:
-    """The ranges with these (shard id, start key), as `value_columns`: one seek of the primary key each."""
-    of_namespace = sa.and_(ranges.c.pipeline == pipeline, ranges.c.namespace == namespace)
-    if dialect != "postgresql":
-        wanted = sa.tuple_(ranges.c.shard_id, ranges.c.start_key).in_(keys)
-        return sa.select(*value_columns(ranges)).where(of_namespace, wanted)
-    # Given as a plain condition, PostgreSQL may look through all ranges of the namespace for them.
-    given = sa.values(sa.column("shard_id", sa.Text), sa.column("start_key", sa.Text), name="given").data(keys)
-    of_key = sa.and_(ranges.c.shard_id == given.c.shard_id, ranges.c.start_key == given.c.start_key)
-    found = sa.select(ranges).where(of_namespace, of_key).limit(1).lateral("found")
-    return sa.select(*value_columns(found)).select_from(given.join(found, sa.true()))
 
 
 def ledger_range(values: Sequence[Any]) -> LedgerRange:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 from shardlake.errors import ShardlakeError
-from shardlake.kinesis.client import Page
+from shardlake.kinesis.page import Page
 from shardlake.ledger import Contents, Ledger
 from shardlake.plan import BatchPlan
 from shardlake.ranges import SequenceRange

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from shardlake.errors import ConflictError, IngestError, ShardlakeError
-from shardlake.kinesis.client import Page
+from shardlake.kinesis.page import Page
 from shardlake.lake.home import LocalHome
-from shardlake.lake.owner import check_owner, refuse_other
+from shardlake.lake.owner import refuse_other, require_owner
 from shardlake.lake.parquet import read_footer, write_range
 from shardlake.ledger import Contents, Ledger
 from shardlake.names import FileKey, parse_file_name, temporary_directory
@@ -28,7 +28,7 @@ class ParquetSink:
             ConflictError: the dataset is another's, or the file there is not this range's.
             DataLossError, UnavailableError: from reading; nothing is published.
         """
-        check_owner(self._home, plan)
+        require_owner(self._home, plan)
         if not self._is_published(range_):
             with self._home.temporary(temporary_directory(plan.batch_id)) as temporary:
                 write_range(temporary, plan, range_, read())
@@ -39,7 +39,7 @@ class ParquetSink:
         self, plan: BatchPlan, ranges: Iterable[SequenceRange]
     ) -> dict[SequenceRange, Contents | ShardlakeError]:
         """What the store holds of ranges of a plan, whatever was reported."""
-        check_owner(self._home, plan)
+        require_owner(self._home, plan)
         found: dict[SequenceRange, Contents | ShardlakeError] = {}
         for range_ in ranges:
             try:
@@ -51,28 +51,31 @@ class ParquetSink:
         return found
 
     def commit(self, ledger: Ledger, plan: BatchPlan, verified: Mapping[SequenceRange, Contents]) -> list[str]:
-        """Commit verified ranges in the ledger and clear away what attempts left behind."""
+        """Commit verified ranges in the ledger and clear away what attempts left behind, also those of dead runs."""
         conflicts = ledger.commit(plan, verified)
-        self._home.remove_directory(temporary_directory(plan.batch_id))
+        for batch_id in self._home.names(temporary_directory("")):
+            if batch_id == plan.batch_id or _is_over(ledger, batch_id):
+                self._home.remove_directory(temporary_directory(batch_id))
+        self._home.remove_abandoned()
         return conflicts
 
     def _is_published(self, range_: SequenceRange) -> bool:
         """Whether the range's file is there.
 
         Raises:
-            ConflictError: a file with the same start and another end is there.
+            ConflictError: a file that holds some of its records under another name is there.
         """
         key = FileKey.of(range_)
         files = [parse_file_name(key.shard_id, name) for name in self._home.names(key.directory)]
-        ends = {file.through_key for file in files if file and file.start_key == key.start_key}
-        if ends - {key.through_key}:
+        others = [file for file in files if file and file != key and _overlap(file, key)]
+        if others:
             raise ConflictError(
-                f"a second range of {range_.shard_id} begins {range_.start}",
-                expected=f"only the file through {range_.through}",
-                found=f"files through {', '.join(sorted(ends))}",
+                f"a second file holds records of range {range_}",
+                expected=f"only {key.path}",
+                found=", ".join(sorted(file.path for file in others)),
                 todo="Likely cause: another deployment wrote to this dataset. Find out which file is right first",
             )
-        return bool(ends)
+        return key in files
 
     def _published(self, plan: BatchPlan, range_: SequenceRange) -> Contents:
         """The contents of the range's file, from its footer.
@@ -80,8 +83,10 @@ class ParquetSink:
         Raises:
             ConflictError: it is damaged, or holds something else.
         """
-        key = FileKey.of(range_).path
-        footer = read_footer(self._home.path(key))
+        key = FileKey.of(range_)
+        self._home.sync(key.directory)
+        with self._home.errors():
+            footer = read_footer(self._home.path(key.path))
         expected = {
             "pipeline": plan.pipeline,
             "stream_arn": plan.stream.arn,
@@ -91,5 +96,20 @@ class ParquetSink:
             "through": str(range_.through),
             "layout": plan.layout,
         }
-        refuse_other({name: getattr(footer, name) for name in expected}, expected, f"the file {key} is another's")
-        return Contents(rows=footer.rows, bytes=self._home.size(key), checksum=footer.checksum)
+        refuse_other({name: getattr(footer, name) for name in expected}, expected, f"the file {key.path} is another's")
+        return Contents(rows=footer.rows, bytes=self._home.size(key.path), checksum=footer.checksum)
+
+
+def _overlap(one: FileKey, other: FileKey) -> bool:
+    """Whether two files of a shard have records in common; starts are exclusive, and a shard's end sorts last."""
+    return one.start_key < other.through_key and other.start_key < one.through_key
+
+
+def _is_over(ledger: Ledger, batch_id: str) -> bool:
+    """Whether a batch has no range left to publish: each was committed, by it or by a later one, or lost."""
+    text = ledger.batch(batch_id)
+    if text is None:
+        return False
+    plan = BatchPlan.from_text(text)
+    open_ranges = {chain.open_range for chain in ledger.chains(plan.pipeline, plan.namespace).values()}
+    return open_ranges.isdisjoint(plan.ranges)

@@ -1,0 +1,164 @@
+"""The model of one pipeline: what a key of its entry may say."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ByteSize, ConfigDict, Field, SecretStr, model_validator
+
+from shardlake.schedule import parse_duration, parse_schedule
+
+PIPELINE_NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$"
+
+_STREAM_ARN = re.compile(r"arn:aws[a-z-]*:kinesis:(?P<region>[a-z0-9-]+):[0-9]{12}:stream/.*")
+_CONTROL_CHARACTER = re.compile(r"[\x00-\x1f\x7f]")
+_SECRET_SETTING = re.compile(r"secret|password|token|access[.]?key", re.IGNORECASE)
+"""Spark's own `spark.redaction.regex`."""
+
+
+def _size(value: object) -> object:
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise ValueError("not a size")
+    return value
+
+
+def _ledger(value: SecretStr) -> SecretStr:
+    if not re.match(r"sqlite:///.|postgresql\+psycopg://.|airflow://[^/\s]", value.get_secret_value()):
+        raise ValueError("not a ledger")
+    return value
+
+
+def _endpoint(value: str) -> str:
+    parts = urlsplit(value)  # a ValueError for a malformed one
+    if not re.fullmatch(r"https?://[A-Za-z0-9.\[\]:-]+/?", value) or not parts.hostname or parts.port == 0:
+        raise ValueError("not an endpoint")
+    return value
+
+
+def _dataset(value: str) -> str:
+    path = Path(value)
+    if "://" in value or not path.is_absolute() or path == Path("/") or ".." in path.parts:
+        raise ValueError("not a folder's absolute path")
+    if _CONTROL_CHARACTER.search(value):
+        raise ValueError("a control character")
+    return str(path)
+
+
+def _setting(value: object) -> object:
+    """A Spark setting as Spark writes it: YAML's true is its `true`."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, int | float) else value
+
+
+def _not_secret(key: str) -> str:
+    if _SECRET_SETTING.search(key) and not key.lower().endswith("file"):
+        raise ValueError("a secret")
+    return key
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+
+class AtTimestamp(_Model):
+    """A start by arrival time."""
+
+    at_timestamp: datetime = Field(description="a time with an offset, like 2026-01-31T00:00:00Z")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_numbers(cls, value: Any) -> Any:
+        if isinstance(value, dict) and not isinstance(value.get("at_timestamp", ""), str | datetime):
+            raise ValueError("a number is not a time")
+        return value
+
+    @model_validator(mode="after")
+    def _aware(self) -> AtTimestamp:
+        if self.at_timestamp.tzinfo is None or self.at_timestamp < datetime(1970, 1, 1, tzinfo=UTC):
+            raise ValueError("a time without an offset, or before 1970")
+        return self
+
+    @property
+    def at_ms(self) -> int:
+        """Milliseconds since the epoch."""
+        return (self.at_timestamp - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
+
+
+class SparkEngine(_Model):
+    """Where Spark runs: `spark-submit --master`, with these `--conf` entries."""
+
+    kind: Literal["spark"] = Field("spark", description="spark")
+    master: str = Field(
+        "local[2]",
+        pattern=r"^(local(\[([0-9]+|\*)(,\s*[0-9]+)?\])?|spark://[^\s/]+|yarn|k8s://\S+)$",
+        description="local[<cores>], spark://<host>:<port>, yarn or k8s://<url>",
+    )
+    conf: dict[
+        Annotated[str, Field(pattern=r"^spark\.[A-Za-z0-9_.-]+$"), AfterValidator(_not_secret)],
+        Annotated[str, BeforeValidator(_setting), Field(pattern=r"^[^\x00\n]*$")],
+    ] = Field(
+        {},
+        description="settings spark.<name>: <value>; secrets belong in the cluster's spark-defaults.conf",
+    )
+
+
+class Pipeline(_Model):
+    """One stream read into one dataset: the unit of configuration, of isolation and of one DAG.
+
+    A field's description says what is allowed; errors quote it.
+    """
+
+    name: str = Field(pattern=PIPELINE_NAME)
+    stream: str = Field(
+        pattern=r"^(arn:aws[a-z-]*:kinesis:[a-z0-9-]+:[0-9]{12}:stream/)?[a-zA-Z0-9_.-]{1,128}$",
+        description="a stream's name or ARN",
+    )
+    region: str = Field(
+        pattern=r"^[a-z]{2,4}(-[a-z]+)+-[0-9]{1,2}$", description="a region's code, like eu-west-1; the ARN's, if any"
+    )
+    endpoint_url: Annotated[str, AfterValidator(_endpoint)] | None = Field(
+        None, description="http(s)://<host>[:<port>] without a user or a path, or null"
+    )
+    start: Literal["trim_horizon", "latest"] | AtTimestamp = Field(
+        "trim_horizon",
+        description="trim_horizon, latest, or {at_timestamp: <time with an offset, like 2026-01-31T00:00:00Z>}",
+    )
+    schedule: Annotated[timedelta | str | None, BeforeValidator(parse_schedule)] = Field(
+        None, description='a cron expression, a preset like "@hourly", a duration like 15m (s, m, h or d), or null'
+    )
+    dataset: Annotated[str, AfterValidator(_dataset)] = Field(description="an absolute path of a folder")
+    ledger: Annotated[SecretStr, AfterValidator(_ledger)] = Field(
+        description="sqlite:///<file>, postgresql+psycopg://<user>@<host>/<database>, or airflow://<connection id>"
+    )
+    aws_conn_id: str | None = Field(None, min_length=1, max_length=250, description="an Airflow connection's id")
+    max_window: Annotated[timedelta, BeforeValidator(parse_duration)] = Field(
+        timedelta(hours=1), description="a duration like 90s or 6h (s, m, h or d), at most 365d"
+    )
+    max_range_bytes: Annotated[ByteSize, BeforeValidator(_size)] = Field(
+        ByteSize(2**30), gt=0, le=2**40, description="a size like 512MiB, at most 1TiB"
+    )
+    max_group_ranges: int = Field(256, strict=True, ge=1, le=10_000, description="a number from 1 to 10000")
+    on_data_loss: Literal["fail", "skip"] = Field("fail", description="fail or skip")
+    engine: SparkEngine = Field(SparkEngine(), description="{kind: spark, master: <url>, conf: {…}}")
+
+    @model_validator(mode="after")
+    def _arn_in_region(self) -> Pipeline:
+        arn = _STREAM_ARN.fullmatch(self.stream)
+        if arn and arn["region"] != self.region:
+            raise ValueError(f"key region is {self.region}, but the stream's ARN is in {arn['region']}")
+        return self
+
+    @property
+    def ledger_url(self) -> str:
+        """The ledger's URL with its password: for the ledger alone, never to be printed."""
+        return self.ledger.get_secret_value()
+
+    @property
+    def dag_id(self) -> str:
+        """The id of this pipeline's DAG."""
+        return f"kinesis_ingest__{self.name}"

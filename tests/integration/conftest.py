@@ -1,0 +1,237 @@
+"""One local Kinesis for the folder; for each test a stream, a ledger and a dataset of its own."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from local_kinesis.process import LocalKinesis, running
+from local_kinesis.produce import Acknowledged, put_all
+from shardlake.batch import Committed, Steps
+from shardlake.config import Pipeline
+from shardlake.engines import IngestJob
+from shardlake.errors import IngestError
+from shardlake.ingesting import error_of_report, ingest_range, load_plan, report_to_text
+from shardlake.kinesis.client import Kinesis
+from shardlake.lake.home import LocalHome
+from shardlake.ledger import Chain, Ledger
+from shardlake.ledger.memory import MemoryLedger
+from shardlake.names import LIVE
+from shardlake.plan import BatchPlan, Run
+from shardlake.planning import Planner
+from shardlake.ranges import SequenceNumber
+from shardlake.shards import Shard
+
+REGION = "us-east-1"
+_numbers = itertools.count()
+
+
+class InlineEngine:
+    """Publishes the ranges of a job in this process, one after another, and writes its report."""
+
+    def run(self, job: IngestJob, log: Callable[[str], None]) -> None:
+        """Run a job to its end."""
+        plan = load_plan(Path(job.plan_file).read_text(encoding="utf-8"), job.digest)
+        ranges = list(plan.ranges)
+        text = report_to_text([ingest_range(plan, ranges[row]) for row in job.ranges])
+        LocalHome(plan.dataset).replace(str(Path(job.report_file).relative_to(plan.dataset)), text)
+        if error_of_report(text):
+            raise IngestError("a range failed")
+
+    def cancel(self) -> None:
+        """Nothing runs beside this process."""
+
+
+@dataclass
+class World:
+    """A stream with a producer's log of what it acknowledged, and a pipeline that reads it."""
+
+    server: LocalKinesis
+    client: Any
+    stream: str
+    root: Path
+    settings: dict[str, Any]
+    ledger: Ledger = field(default_factory=MemoryLedger)
+    acknowledged: list[Acknowledged] = field(default_factory=list)
+
+    @property
+    def pipeline(self) -> Pipeline:
+        """The pipeline's configuration."""
+        settings = {"name": "p", "dataset": str(self.root / "lake"), "ledger": "sqlite:///unused.db"}
+        endpoint = {"stream": self.stream, "region": REGION, "endpoint_url": self.server.endpoint_url}
+        return Pipeline(**{**settings, **endpoint, **self.settings})
+
+    @property
+    def steps(self) -> Steps:
+        """The steps of the pipeline's batches."""
+        return Steps(self.pipeline, self.ledger)
+
+    @property
+    def home(self) -> LocalHome:
+        """The pipeline's dataset."""
+        return LocalHome(self.pipeline.dataset)
+
+    @property
+    def kinesis(self) -> Kinesis:
+        """A client of ours."""
+        return self.steps.kinesis()
+
+    def put(self, *data: bytes, shard: int = 0) -> list[SequenceNumber]:
+        """Put records on a shard, which is open, and return their numbers."""
+        (hash_key,) = [s.starting_hash_key for s in self.kinesis.list_shards() if s.shard_id == shard_id(shard)]
+        records = [{"PartitionKey": "k", "ExplicitHashKey": hash_key, "Data": each} for each in data]
+        results = []
+        for begin in range(0, len(records), 500):
+            reply = self.client.put_records(StreamName=self.stream, Records=records[begin : begin + 500])
+            results += reply["Records"]
+        return [SequenceNumber(result["SequenceNumber"]) for result in results]
+
+    def produce(self, count: int) -> None:
+        """Put records over all open shards, and log what was acknowledged."""
+        begin = len(self.acknowledged)
+        items = ((f"key-{n % 31}", b"record %d" % n) for n in range(begin, begin + count))
+        self.acknowledged += put_all(self.client, self.stream, items)
+
+    def control(self, **orders: Any) -> None:
+        """Give the server orders."""
+        self.server.control(orders)
+
+    def advance(self, hours: float = 0, seconds: float = 0) -> None:
+        """Move the service's clock ahead."""
+        self.control(advance_clock_s=hours * 3600 + seconds)
+
+    def trim(self, before: SequenceNumber | None = None, shard: int = 0) -> None:
+        """Let a shard lose its records before one, or all of them."""
+        how = {"before": before.text} if before else {"all": True}
+        self.control(trim={"stream": self.stream, "shard": shard_id(shard), **how})
+
+    def split(self, shard: int) -> None:
+        """Split a shard in two halves."""
+        (found,) = [s for s in self.kinesis.list_shards() if s.shard_id == shard_id(shard)]
+        middle = (int(found.starting_hash_key) + int(found.ending_hash_key) + 1) // 2
+        self.client.split_shard(StreamName=self.stream, ShardToSplit=found.shard_id, NewStartingHashKey=str(middle))
+
+    def merge(self, shard: int, adjacent: int) -> None:
+        """Merge two neighbours."""
+        pair = {"ShardToMerge": shard_id(shard), "AdjacentShardToMerge": shard_id(adjacent)}
+        self.client.merge_shards(StreamName=self.stream, **pair)
+
+    def shard(self, shard: int = 0) -> Shard:
+        """A shard as the listing tells it."""
+        (found,) = [s for s in self.kinesis.list_shards() if s.shard_id == shard_id(shard)]
+        return found
+
+    def calls(self, shard: int = 0) -> dict[str, int]:
+        """The calls that concerned a shard since the last reset of the stats, and the records that they gave."""
+        counts = self.server.stats()["shards"].get(self.stream, {}).get(shard_id(shard), {})
+        return {name: counts.get(name, 0) for name in ("GetShardIterator", "GetRecords", "records")}
+
+    def chain(self, shard: int = 0) -> Chain:
+        """Where a shard stands in the ledger."""
+        return self.ledger.chains("p", LIVE)[shard_id(shard)]
+
+    def plan(self, run: str = "run-1", kinesis: Kinesis | None = None) -> BatchPlan:
+        """The batch of a run."""
+        return self.planner(kinesis).plan(Run("dag", run))
+
+    def planner(self, kinesis: Kinesis | None = None) -> Planner:
+        """The pipeline's planner."""
+        return Planner(self.pipeline, self.ledger, kinesis or self.kinesis, self.home)
+
+    def run(self, run: str = "run-1") -> tuple[BatchPlan, Committed | None]:
+        """One batch from plan to commit."""
+        return self.steps.run(Run("dag", run), InlineEngine(), lambda line: None)
+
+    def run_until_caught_up(self, name: str = "run") -> int:
+        """Batches until one is empty; how many were not."""
+        for count in itertools.count():
+            if self.run(f"{name}-until-{count}")[1] is None:
+                return count
+        raise AssertionError
+
+    def numbers(self, shard: int = 0) -> list[str]:
+        """The sequence numbers that a shard's published files hold, in the order of the files' names."""
+        files = sorted(self.home.path(f"data/shard_id={shard_id(shard)}").glob("*"))
+        columns = (pq.read_table(file, columns=["sequence_number"], partitioning=None) for file in files)
+        return [number for column in columns for number in column.column(0).to_pylist()]
+
+    def assert_every_record_is_there_once(self) -> None:
+        """Compare the dataset with the producer's log, and look for files that should not be left."""
+        rows = pq.read_table(self.home.path("data"), columns=["shard_id", "sequence_number", "data"]).to_pylist()
+        found = Counter((row["shard_id"], row["sequence_number"], row["data"]) for row in rows)
+        expected = Counter(
+            (record.shard_id, record.sequence_number, b"record %d" % n) for n, record in enumerate(self.acknowledged)
+        )
+        assert found == expected
+        assert self.home.names("_shardlake/tmp") == []
+
+    def files(self) -> dict[str, bytes]:
+        """All published files and their bytes, by path."""
+        data = self.home.path("data")
+        return {str(file.relative_to(data)): file.read_bytes() for file in sorted(data.glob("*/*"))}
+
+
+def shard_id(number: int) -> str:
+    """The id of a stream's n-th shard."""
+    return f"shardId-{number:012d}"
+
+
+@pytest.fixture(scope="session")
+def shared_kinesis() -> Iterator[LocalKinesis]:
+    """The folder's server."""
+    with running() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def shared_client(shared_kinesis: LocalKinesis) -> Any:
+    """One client of the tests' own."""
+    return shared_kinesis.client(REGION)
+
+
+@pytest.fixture
+def make_world(
+    shared_kinesis: LocalKinesis, shared_client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[..., World]]:
+    """Makes streams, each with a pipeline; what a test orders of the server ends with it, but for its clock."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+    once = functools.cache(Kinesis)  # making a client takes longer than most tests
+    monkeypatch.setattr("shardlake.batch.Kinesis", once)
+    monkeypatch.setattr("shardlake.ingesting.Kinesis", once)
+    made: list[str] = []
+
+    def make(shards: int = 1, *, ledger: Ledger | None = None, **settings: Any) -> World:
+        name = f"stream-{next(_numbers):04d}"
+        shared_client.create_stream(StreamName=name, ShardCount=shards)
+        made.append(name)
+        root = tmp_path / name
+        return World(shared_kinesis, shared_client, name, root, settings, ledger or MemoryLedger())
+
+    yield make
+    for name in set(made) & set(shared_client.list_streams(Limit=1000)["StreamNames"]):
+        shared_client.delete_stream(StreamName=name)
+    shared_kinesis.control(
+        {"deny": [], "page_limit": None, "empty_pages": 0, "retention_behaviour": "resume", "reset_stats": True}
+    )
+
+
+@pytest.fixture
+def world(make_world: Callable[..., World]) -> World:
+    """A stream of one shard."""
+    return make_world()
+
+
+@pytest.fixture
+def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Empty pages are followed at once."""
+    monkeypatch.setattr("shardlake.kinesis.pages.EMPTY_PAGE_WAIT_S", 0.0)
+    monkeypatch.setattr("shardlake.kinesis.reader.EMPTY_PAGE_WAIT_S", 0.0)

@@ -1,0 +1,925 @@
+"""Planning against the local Kinesis: where chains begin, where ranges end, what it costs, and what is told of losses."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import pytest
+
+from shardlake.errors import ConfigError, ConflictError, DataLossError, UnavailableError
+from shardlake.kinesis.client import Kinesis
+from shardlake.kinesis.page import Page
+from shardlake.ledger import LedgerRange
+from shardlake.ledger.memory import MemoryLedger
+from shardlake.names import LIVE
+from shardlake.plan import BatchPlan, Run
+from shardlake.ranges import SHARD_END, SequenceNumber, SequenceRange, Start
+from shardlake.shards import Shard
+
+if TYPE_CHECKING:
+    from tests.integration.conftest import World
+
+MakeWorld = Callable[..., "World"]
+
+
+def shard_id(number: int) -> str:
+    return f"shardId-{number:012d}"
+
+
+def at(number: SequenceNumber) -> Start:
+    return Start("AT", number)
+
+
+def after(number: SequenceNumber) -> Start:
+    return Start("AFTER", number)
+
+
+def beginning(world: World, shard: int = 0) -> Start:
+    """The position at a shard's own start."""
+    return at(SequenceNumber(world.shard(shard).starting_sequence_number))
+
+
+def ranges(plan: BatchPlan) -> dict[str, SequenceRange]:
+    return {range_.shard_id: range_ for range_ in plan.ranges}
+
+
+def planned(plan: BatchPlan) -> list[str]:
+    return sorted(ranges(plan))
+
+
+def only(plan: BatchPlan) -> SequenceRange:
+    (range_,) = plan.ranges
+    return range_
+
+
+def arrivals_ms(world: World) -> list[int]:
+    page = world.kinesis.get_records(world.kinesis.iterator_at_horizon(shard_id(0)))
+    return page.arrivals_ms
+
+
+def utc(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms / 1000, tz=UTC).isoformat()
+
+
+def lost(world: World) -> list[LedgerRange]:
+    return list(world.ledger.ranges("p", LIVE, state="lost"))
+
+
+class HookedKinesis(Kinesis):
+    """A client that does something before each call."""
+
+    def __init__(self, world: World, before: Callable[[], object]) -> None:
+        self.__dict__.update(world.kinesis.__dict__)
+        self._before = before
+
+    def list_shards(self) -> list[Shard]:
+        self._before()
+        return super().list_shards()
+
+    def _iterator(self, shard_id: str, **position: object) -> str:
+        self._before()
+        return super()._iterator(shard_id, **position)
+
+    def get_records(self, iterator: str, limit: int = 10_000) -> Page:
+        self._before()
+        return super().get_records(iterator, limit)
+
+
+class TestTrimHorizon:
+    def test_a_full_shard_begins_at_its_oldest_record(self, world: World) -> None:
+        numbers = world.put(b"0", b"1", b"2")
+        assert only(world.plan()) == SequenceRange(shard_id(0), at(numbers[0]), numbers[2], numbers[0])
+
+    def test_a_trimmed_shard_begins_at_the_oldest_record_left(self, world: World) -> None:
+        numbers = world.put(b"0", b"1", b"2")
+        world.trim(before=numbers[1])
+        assert only(world.plan()) == SequenceRange(shard_id(0), at(numbers[1]), numbers[2], numbers[1])
+
+    def test_an_empty_shard_begins_at_its_start_and_its_first_record_is_read(self, world: World) -> None:
+        assert list(world.plan().ranges) == []
+        assert world.chain().position == beginning(world)
+        numbers = world.put(b"0")
+        assert only(world.plan("run-2")) == SequenceRange(shard_id(0), beginning(world), numbers[0], numbers[0])
+
+    def test_a_shard_whose_records_are_all_gone_begins_at_its_start(self, world: World) -> None:
+        world.put(b"0")
+        world.trim()
+        assert list(world.plan().ranges) == []
+        (number,) = world.put(b"1")
+        assert only(world.plan("run-2")) == SequenceRange(shard_id(0), beginning(world), number, number)
+
+    def test_records_about_to_expire_are_left_out_for_they_could_not_be_read(self, world: World) -> None:
+        world.put(b"old")
+        world.advance(hours=1)
+        (younger,) = world.put(b"younger")
+        world.advance(hours=22, seconds=3500)
+        plan = world.plan()
+        world.advance(seconds=300)  # Spark takes its time
+        assert only(plan).start == at(younger)
+        assert world.run()[0] == plan
+        assert world.numbers() == [younger.text]
+
+    def test_a_shard_with_nothing_but_records_about_to_expire_begins_at_the_oldest(self, world: World) -> None:
+        numbers = world.put(b"0", b"1")
+        world.advance(hours=23, seconds=3500)
+        assert only(world.plan()).start == at(numbers[0])
+
+
+class TestLatest:
+    @pytest.fixture
+    def world(self, make_world: MakeWorld) -> World:
+        return make_world(start="latest")
+
+    @pytest.mark.parametrize("age_s", [0, 5, 3600, 80_000])
+    def test_a_full_shard_begins_behind_its_newest_record_however_old(self, world: World, age_s: int) -> None:
+        world.put(b"0", b"1")
+        world.advance(seconds=60)
+        numbers = world.put(b"2", b"3")
+        world.advance(seconds=age_s)
+        assert list(world.plan().ranges) == []
+        assert world.chain().position == after(numbers[1])
+        later = world.put(b"4", b"5")
+        assert only(world.plan("run-2")) == SequenceRange(shard_id(0), after(numbers[1]), later[1], later[0])
+
+    def test_the_newest_record_of_many_is_found_without_reading_them_all(self, world: World) -> None:
+        for _ in range(30):
+            world.put(*[b"x"] * 1000)
+            world.advance(seconds=60)
+        newest = world.put(*[b"x"] * 1000)[-1]
+        world.advance(seconds=4000)  # the step back from here to there covers all of them
+        world.control(reset_stats=True)
+        world.plan()
+        assert world.chain().position == after(newest)
+        assert world.calls()["records"] <= 12_000
+
+    def test_an_empty_shard_begins_at_its_start_and_its_first_record_is_read(self, world: World) -> None:
+        world.plan()
+        assert world.chain().position == beginning(world)
+        (number,) = world.put(b"0")
+        assert only(world.plan("run-2")).through == number
+
+    def test_closed_shards_are_finished_and_open_ones_are_read_from_now_on(self, world: World) -> None:
+        world.put(b"old")
+        world.split(0)
+        world.plan()
+        assert [world.chain(n).position for n in range(3)] == [SHARD_END, beginning(world, 1), beginning(world, 2)]
+        world.put(b"new", shard=2)
+        assert planned(world.plan("run-2")) == [shard_id(2)]
+
+    def test_children_of_a_later_reshard_are_read_from_their_beginning(self, world: World) -> None:
+        world.plan()
+        world.split(0)
+        (number,) = world.put(b"first of the child", shard=1)
+        world.run("run-2")
+        assert only(world.plan("run-3")).anchor == number
+
+
+class TestAtTimestamp:
+    def test_the_first_record_that_arrived_then_or_later_also_within_a_second(self, make_world: MakeWorld) -> None:
+        for _ in range(5):
+            world = make_world()
+            world.advance(seconds=1)
+            numbers = [world.put(b"%d" % n)[0] for n in range(4)]
+            arrivals = arrivals_ms(world)
+            if arrivals[1] < arrivals[2] and arrivals[1] // 1000 == arrivals[2] // 1000:
+                break
+        world.settings["start"] = {"at_timestamp": utc(arrivals[2])}
+        assert only(world.plan()) == SequenceRange(shard_id(0), at(numbers[2]), numbers[3], numbers[2])
+
+    def test_a_time_before_all_records_means_the_oldest(self, world: World) -> None:
+        numbers = world.put(b"0", b"1")
+        world.settings["start"] = {"at_timestamp": "2020-01-01T00:00:00Z"}
+        assert only(world.plan()).start == at(numbers[0])
+
+    def test_a_time_after_all_records_means_behind_the_newest(self, world: World) -> None:
+        numbers = world.put(b"0", b"1")
+        world.advance(seconds=20)
+        world.settings["start"] = {"at_timestamp": utc(arrivals_ms(world)[1] + 10_000)}
+        assert list(world.plan().ranges) == []
+        assert world.chain().position == after(numbers[1])
+
+    def test_an_empty_shard_begins_at_its_start(self, world: World) -> None:
+        world.settings["start"] = {"at_timestamp": "2020-01-01T00:00:00Z"}
+        world.plan()
+        assert world.chain().position == beginning(world)
+
+    def test_a_closed_shard_without_records_since_then_is_finished(self, world: World) -> None:
+        world.put(b"old")
+        world.advance(seconds=20)
+        world.split(0)
+        (number,) = world.put(b"new", shard=1)
+        page = world.kinesis.get_records(world.kinesis.iterator_at_horizon(shard_id(1)))
+        world.settings["start"] = {"at_timestamp": utc(page.arrivals_ms[0] - 5_000)}
+        assert only(world.plan()).start == at(number)
+        assert world.chain(0).position is SHARD_END
+
+    def test_a_record_that_arrives_while_the_start_is_looked_for_is_not_missed(self, world: World) -> None:
+        (before,) = world.put(b"before")
+        world.advance(seconds=20)
+        world.settings["start"] = {"at_timestamp": utc(arrivals_ms(world)[0] + 10_000)}
+        came: list[SequenceNumber] = []
+        calls: list[None] = []
+
+        def arrive_after_the_first_look() -> None:
+            calls.append(None)
+            if len(calls) == 4:  # the listing, one iterator and its page have been
+                came.extend(world.put(b"between"))
+
+        plan = world.plan(kinesis=HookedKinesis(world, arrive_after_the_first_look))
+        assert only(plan) == SequenceRange(shard_id(0), at(came[0]), came[0], came[0])
+        assert before < came[0]
+
+    def test_a_time_in_the_future_is_refused_before_anything_is_written(self, world: World) -> None:
+        world.put(b"0")
+        world.settings["start"] = {"at_timestamp": "2099-01-01T00:00:00Z"}
+        with pytest.raises(ConfigError, match=r"pipeline p: start.at_timestamp lies in the future.*2099-01-01T00:00:00"):
+            world.plan()
+        assert_nothing_is_written(world)
+
+    def test_the_start_does_not_matter_any_more_once_the_pipeline_is_under_way(self, world: World) -> None:
+        world.put(b"0")
+        world.run()
+        world.settings["start"] = {"at_timestamp": "2099-01-01T00:00:00Z"}
+        (number,) = world.put(b"1")
+        assert only(world.plan("run-2")).through == number
+
+
+def assert_nothing_is_written(world: World) -> None:
+    assert world.ledger.shards("p") == {}
+    assert world.ledger.chains("p", LIVE) == {}
+    assert not world.root.exists()
+
+
+@pytest.mark.parametrize("start", ["trim_horizon", "latest", {"at_timestamp": "2020-01-01T00:00:00Z"}])
+def test_records_that_arrive_between_two_calls_are_never_missed(make_world: MakeWorld, start: object) -> None:
+    world = make_world(start=start)
+    world.plan("first")
+    came: list[SequenceNumber] = []
+    kinesis = HookedKinesis(world, lambda: came.extend(world.put(b"x")))
+    for number in range(12):
+        world.plan(f"run-{number}", kinesis)
+        world.run(f"run-{number}")
+    world.run_until_caught_up()
+    assert len(came) > 30
+    assert world.numbers() == [number.text for number in came]
+
+
+class TestCalls:
+    @pytest.mark.parametrize("idle_hours", [0, 1, 200])
+    def test_an_idle_shard_costs_one_call_of_each_kind_however_long_it_is_idle(
+        self, make_world: MakeWorld, idle_hours: int
+    ) -> None:
+        world = make_world(shards=2)
+        world.put(b"0")
+        world.run()
+        for hour in range(0, idle_hours, 20):
+            world.advance(hours=20)
+            world.plan(f"idle-{hour}")
+        world.control(reset_stats=True)
+        world.plan("run-2")
+        expected = {"GetShardIterator": 1, "GetRecords": 1}
+        assert [{**world.calls(n), "records": 0} for n in (0, 1)] == [{**expected, "records": 0}] * 2
+        assert world.server.stats()["operations"] == {
+            "DescribeStreamSummary": 1,
+            "ListShards": 1,
+            "GetShardIterator": 2,
+            "GetRecords": 2,
+        }
+
+    def test_a_quiet_shard_costs_one_call_of_each_kind(self, world: World) -> None:
+        world.run()
+        world.put(*[b"x"] * 1000)
+        world.control(reset_stats=True)
+        world.plan("run-2")
+        assert world.calls() == {"GetShardIterator": 1, "GetRecords": 1, "records": 1000}
+
+    def test_far_behind_the_tip_two_calls_of_each_kind_and_no_full_page(self, make_world: MakeWorld) -> None:
+        world = backlog(make_world(max_window="10m"), minutes=60, records_a_minute=1_000)
+        world.control(reset_stats=True)
+        plan = world.plan("run-2")
+        assert world.calls() == {"GetShardIterator": 2, "GetRecords": 2, "records": 1001}
+        assert plan.behind
+
+    def test_near_the_tip_a_page_and_a_few_calls(self, make_world: MakeWorld) -> None:
+        world = backlog(make_world(), minutes=50, records_a_minute=2_000)
+        world.control(reset_stats=True)
+        plan = world.plan("run-2")
+        calls = world.calls()
+        assert calls["GetShardIterator"] + calls["GetRecords"] <= 8
+        assert calls["records"] <= 1_000 + 10_000
+        (last,) = world.put(b"last")
+        assert int(last) > int(str(only(plan).through))
+        world.run("run-2")
+        assert len(world.numbers()) > 90_000
+        assert world.run_until_caught_up() <= 2
+        assert len(world.numbers()) == 50 * 2_000 + 1
+
+    @pytest.mark.parametrize(("window", "idle_s"), [("1h", 3_000), ("10m", 40_000), ("1h", 40_000)])
+    def test_a_burst_long_ago_is_caught_up_with_in_few_calls_each_time(
+        self, make_world: MakeWorld, window: str, idle_s: int
+    ) -> None:
+        world = make_world(max_window=window)
+        world.run()
+        numbers = world.put(*[b"x"] * 6_000)
+        world.advance(seconds=idle_s)
+        world.control(reset_stats=True)
+        plan = world.plan("run-2")
+        calls = world.calls()
+        assert calls["GetShardIterator"] + calls["GetRecords"] <= 8
+        assert calls["records"] <= 1_000 + 10_000
+        assert only(plan).through == numbers[-1]
+        assert not plan.behind
+
+
+def backlog(world: World, minutes: int, records_a_minute: int) -> World:
+    """A shard that takes records for a while after a first, empty run."""
+    world.run()
+    for _ in range(minutes):
+        world.put(*[b"x"] * records_a_minute)
+        world.advance(seconds=60)
+    return world
+
+
+class TestLimits:
+    def test_a_range_ends_with_the_first_record_behind_the_window(self, make_world: MakeWorld) -> None:
+        world = make_world(max_window="30m")
+        numbers = []
+        for _ in range(20):
+            numbers += world.put(*[b"x"] * 300)
+            world.advance(seconds=290)
+        plan = world.plan()
+        assert numbers.index(SequenceNumber(str(only(plan).through))) == 7 * 300  # 7 blocks in 29 minutes, and one more
+        assert plan.behind
+
+    def test_a_window_cuts_sparse_records_too(self, make_world: MakeWorld) -> None:
+        world = make_world(max_window="30m")
+        numbers = []
+        for _ in range(10):
+            numbers += world.put(b"x")
+            world.advance(seconds=600)
+        assert only(world.plan()).through == numbers[2]  # minutes 0, 10 and 20; what arrived at 30 came a moment later
+
+    def test_a_gap_longer_than_the_window_is_stepped_over(self, make_world: MakeWorld) -> None:
+        world = make_world(max_window="1m")
+        first = world.put(b"x")
+        world.advance(hours=10)
+        second = world.put(b"x")
+        assert only(world.run()[0]).through == first[0]
+        assert only(world.run("run-2")[0]) == SequenceRange(shard_id(0), after(first[0]), second[0], second[0])
+
+    def test_the_byte_limit_holds_within_a_page(self, make_world: MakeWorld) -> None:
+        world = make_world(max_range_bytes=1000)
+        numbers = world.put(*[b"x" * 300] * 10)
+        plan = world.plan()
+        assert only(plan).through == numbers[2]
+        assert plan.behind
+
+    def test_a_record_larger_than_the_byte_limit_makes_a_range_of_its_own(self, make_world: MakeWorld) -> None:
+        world = make_world(max_range_bytes=10)
+        numbers = world.put(b"x" * 300, b"y")
+        assert only(world.run()[0]).through == numbers[0]
+        assert only(world.run("run-2")[0]).through == numbers[1]
+
+    def test_the_byte_limit_is_estimated_from_the_first_pages_rate(self, make_world: MakeWorld) -> None:
+        world = make_world(max_range_bytes=100 * 1200)
+        numbers = []
+        for _ in range(60):
+            numbers += world.put(*[b"x" * 100] * 50)
+            world.advance(seconds=10)
+        end = numbers.index(SequenceNumber(str(only(world.plan()).through)))
+        assert end == pytest.approx(1200, rel=0.1)
+
+    def test_a_backlog_of_bursts_is_not_taken_one_burst_at_a_time(self, make_world: MakeWorld) -> None:
+        world = make_world()
+        for _ in range(30):
+            world.put(*[b"x"] * 1500)
+            world.advance(seconds=60)
+        assert world.run_until_caught_up() <= 3
+        assert len(world.numbers()) == 30 * 1500
+
+    def test_an_outage_is_caught_up_with_window_after_window_and_behind_tells_when_to_go_on(
+        self, make_world: MakeWorld
+    ) -> None:
+        world = make_world(max_window="1h")
+        for _ in range(30):
+            world.produce(100)
+            world.advance(seconds=600)
+        behind = []
+        while (batch := world.run(f"run-{len(behind)}"))[1]:
+            behind.append(batch[0].behind)
+        assert behind == [True, True, True, True, False]
+        assert not batch[0].behind
+        world.assert_every_record_is_there_once()
+
+
+class TestGroups:
+    def test_groups_are_cut_by_the_configured_count(self, make_world: MakeWorld) -> None:
+        world = make_world(shards=5, max_group_ranges=2)
+        for n in range(5):
+            world.put(b"x", shard=n)
+        assert [len(group) for group in world.plan().groups] == [2, 2, 1]
+
+    def test_more_groups_than_airflow_maps_are_avoided(
+        self, make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("shardlake.planning.MAX_GROUPS", 3)
+        world = make_world(shards=8, max_group_ranges=1)
+        for n in range(8):
+            world.put(b"x", shard=n)
+        assert [len(group) for group in world.plan().groups] == [3, 3, 2]
+
+
+class TestTheSameRunAgain:
+    def test_its_batch_comes_back_as_the_same_text_also_after_more_records(self, world: World) -> None:
+        world.put(b"0")
+        plan = world.plan()
+        plan_file = world.home.path(f"_shardlake/batches/{plan.batch_id}/plan.json")
+        text = plan_file.read_text()
+        assert text == world.ledger.batch(plan.batch_id)
+        world.put(b"1")
+        assert world.plan() == plan
+        plan_file.unlink()
+        world.run()
+        assert world.plan() == plan
+        assert plan_file.read_text() == text
+
+    def test_an_empty_batch_is_not_pinned_so_the_run_may_find_records_later(self, world: World) -> None:
+        plan = world.plan()
+        assert (plan.groups, plan.behind, world.ledger.batch(plan.batch_id)) == ((), False, None)
+        (number,) = world.put(b"0")
+        assert only(world.plan()).through == number
+
+    def test_two_at_once_get_one_batch(self, make_world: MakeWorld) -> None:
+        world = make_world(shards=3)
+        world.produce(200)
+        with ThreadPoolExecutor(4) as pool:
+            plans = list(pool.map(lambda _: world.plan(), range(4)))
+        assert plans == [plans[0]] * 4
+
+    def test_two_runs_at_once_get_the_same_ranges(self, make_world: MakeWorld) -> None:
+        world = make_world(shards=3)
+        world.produce(200)
+        with ThreadPoolExecutor(4) as pool:
+            plans = list(pool.map(lambda n: world.plan(f"run-{n}"), range(4)))
+        assert {tuple(plan.ranges) for plan in plans} == {tuple(plans[0].ranges)}
+
+
+class TestOpenRanges:
+    def test_an_open_range_of_an_earlier_run_is_taken_over_as_it_is(self, world: World) -> None:
+        world.put(b"0")
+        first = world.plan("run-1")
+        world.put(b"1")
+        second = world.plan("run-2")
+        assert list(second.ranges) == list(first.ranges)
+        assert second.behind
+        assert world.run("run-2")[1] is not None
+        (number,) = world.put(b"2")
+        assert only(world.plan("run-3")).through == number
+
+    def test_a_published_open_range_is_taken_over_though_its_records_are_gone(self, world: World) -> None:
+        numbers = world.put(b"0", b"1")
+        plan = world.plan("run-1")
+        from shardlake.ingesting import ingest_range
+
+        assert ingest_range(plan, only(plan)).error is None
+        world.trim()
+        _, committed = world.run("run-2")
+        assert committed is not None
+        assert committed.rows == 2
+        assert world.chain().position == after(numbers[1])
+
+    def test_the_open_end_of_an_empty_closed_shard_is_taken_over_though_the_shard_is_gone(self, world: World) -> None:
+        world.put(b"0")
+        world.run()
+        world.split(0)
+        plan = world.plan("run-2")
+        assert only(plan).through is SHARD_END
+        assert only(plan).anchor is None
+        world.trim()
+        _, committed = world.run("run-3")
+        assert committed is not None
+        assert committed.rows == 0
+        assert world.chain().position is SHARD_END
+
+
+class TestReshards:
+    def test_children_come_only_after_their_parents_end_is_committed(self, make_world: MakeWorld) -> None:
+        world = make_world()
+        world.produce(20)
+        world.split(0)
+        world.produce(20)
+        plan = world.plan("run-1")
+        assert (planned(plan), only(plan).through, plan.behind) == ([shard_id(0)], SHARD_END, True)
+        assert planned(world.plan("run-2")) == [shard_id(0)]
+        world.run("run-2")
+        assert planned(world.plan("run-3")) == [shard_id(1), shard_id(2)]
+
+    def test_a_merged_shard_waits_for_both_parents(self, make_world: MakeWorld) -> None:
+        world = make_world(shards=2, max_range_bytes=60)
+        world.put(b"x" * 50)
+        world.put(b"y" * 50, b"z" * 50, shard=1)
+        world.merge(0, 1)
+        (number,) = world.put(b"child", shard=2)
+        assert planned(world.run("run-1")[0]) == [shard_id(0), shard_id(1)]
+        assert planned(world.run("run-2")[0]) == [shard_id(1)]
+        assert only(world.run("run-3")[0]) == SequenceRange(shard_id(2), at(number), number, number)
+
+    def test_several_generations_and_update_shard_count(self, make_world: MakeWorld) -> None:
+        world = make_world(shards=2)
+        world.produce(30)
+        world.split(0)
+        world.produce(30)
+        world.split(2)
+        world.merge(3, 1)
+        world.produce(30)
+        world.run("run-1")
+        world.client.update_shard_count(StreamName=world.stream, TargetShardCount=4, ScalingType="UNIFORM_SCALING")
+        world.produce(30)
+        world.run_until_caught_up()
+        world.assert_every_record_is_there_once()
+        chains = world.ledger.chains("p", LIVE)
+        assert set(chains) == set(world.ledger.shards("p"))
+        closed = {shard.shard_id for shard in world.kinesis.list_shards() if shard.closed}
+        assert {id_ for id_, chain in chains.items() if chain.position is SHARD_END} == closed
+
+    def test_an_empty_shards_end_leaves_a_file_without_rows(self, world: World) -> None:
+        world.split(0)
+        _, committed = world.run()
+        assert committed is not None
+        assert committed.rows == 0
+        assert [path.split("/")[0] for path in world.files()] == [f"shard_id={shard_id(0)}"]
+
+    def test_a_child_keeps_its_place_from_when_it_was_first_seen_so_that_its_losses_are_told(
+        self, world: World
+    ) -> None:
+        world.put(b"parent")
+        world.split(0)
+        numbers = world.put(b"0", b"1", shard=1)
+        world.run("run-1")
+        world.trim(before=numbers[1], shard=1)
+        with pytest.raises(DataLossError, match=f"records of {shard_id(1)} after position AT {numbers[0]}"):
+            world.plan("run-2")
+
+    def test_a_parent_that_leaves_the_listing_unread_is_a_loss_and_holds_back_its_children_until_told(
+        self, make_world: MakeWorld
+    ) -> None:
+        world = make_world()
+        world.put(b"parent")
+        world.plan("run-1")
+        world.split(0)
+        (number,) = world.put(b"child", shard=1)
+        world.trim(shard=0)
+        assert list(world.plan("run-2").ranges) == []  # one listing may be incomplete
+        with pytest.raises(DataLossError, match=f"records of {shard_id(0)} .*found no record left.*on_data_loss: skip"):
+            world.plan("run-3")
+        world.settings["on_data_loss"] = "skip"
+        plan = world.plan("run-4")
+        assert (list(plan.ranges), plan.behind) == ([], True)
+        assert [row.range.through for row in lost(world)] == [SHARD_END]
+        assert only(world.plan("run-5")) == SequenceRange(shard_id(1), at(number), number, number)
+
+    def test_a_shard_that_goes_between_listing_and_looking_waits_for_the_next_listings(self, world: World) -> None:
+        world.put(b"parent")
+        world.run()
+        world.split(0)
+        world.put(b"child", shard=1)
+        calls: list[None] = []
+
+        def expire() -> None:
+            calls.append(None)
+            if len(calls) == 2:
+                world.trim(shard=0)
+
+        plan = world.plan("run-2", HookedKinesis(world, expire))
+        assert list(plan.ranges) == []
+
+
+class TestIdleAndOld:
+    def test_idle_for_longer_than_the_retention_and_then_a_record_is_no_loss(self, world: World) -> None:
+        (first,) = world.put(b"0")
+        world.run()
+        for n in range(10):
+            world.advance(hours=6)
+            assert list(world.plan(f"idle-{n}").ranges) == []
+        (second,) = world.put(b"1")
+        assert only(world.run("run-2")[0]) == SequenceRange(shard_id(0), after(first), second, second)
+        assert world.numbers() == [first.text, second.text]
+
+    def test_an_empty_shard_idle_for_longer_than_the_retention_and_then_a_record_is_no_loss(
+        self, world: World
+    ) -> None:
+        for n in range(10):
+            world.advance(hours=6)
+            assert list(world.plan(f"idle-{n}").ranges) == []
+        (number,) = world.put(b"1")
+        assert only(world.plan()).through == number
+
+    def test_not_looked_at_for_longer_than_the_retention_is_told_for_nobody_can_know(self, world: World) -> None:
+        world.put(b"0")
+        world.run()
+        world.plan("idle")
+        world.advance(hours=25)
+        with pytest.raises(DataLossError, match="found no record left"):
+            world.plan("run-2")
+
+    def test_an_old_record_at_the_tip_has_a_plan_follow_soon_that_notes_that_nothing_is_behind_it(
+        self, world: World
+    ) -> None:
+        world.put(b"0")
+        world.advance(hours=20)
+        plan, _ = world.run()
+        assert plan.behind
+        assert list(world.plan("run-2").ranges) == []
+        world.advance(hours=6)
+        assert list(world.plan("run-3").ranges) == []
+
+    def test_a_first_plan_cut_short_before_it_noted_an_empty_shard_makes_no_alarm(
+        self, world: World, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        class Interrupted(Exception):
+            pass
+
+        def die(*_: object) -> None:
+            raise Interrupted
+
+        with monkeypatch.context() as patch:
+            patch.setattr(MemoryLedger, "mark_caught_up", die)
+            with pytest.raises(Interrupted):
+                world.plan()
+        (number,) = world.put(b"0")
+        assert only(world.plan()).through == number
+
+
+class TestLosses:
+    @pytest.fixture
+    def world(self, make_world: MakeWorld) -> World:
+        """Two shards, read through their first record; the first one has lost two of the next three."""
+        world = make_world(shards=2)
+        world.put(b"0")
+        world.put(b"0", shard=1)
+        world.run("first")
+        return world
+
+    def test_fail_leaves_the_shard_out_commits_the_others_and_then_fails(self, world: World) -> None:
+        numbers = world.put(b"1", b"2", b"3")
+        others = world.put(b"1", shard=1)
+        world.trim(before=numbers[2])
+        plan = world.plan("run-2")
+        assert planned(plan) == [shard_id(1)]
+        with pytest.raises(DataLossError, match=f"1 of 1 ranges.*{shard_id(0)}.*found {numbers[2]} as the oldest"):
+            world.run("run-2")
+        assert world.chain(1).position == after(others[0])
+        assert lost(world) == []
+        with pytest.raises(DataLossError, match="no longer retained"):
+            world.plan("run-3")
+
+    def test_skip_records_what_is_lost_and_goes_on_behind_it(self, world: World) -> None:
+        (position,) = [world.chain().position]
+        numbers = world.put(b"1", b"2", b"3", b"4")
+        world.put(b"1", shard=1)
+        world.trim(before=numbers[2])
+        world.settings["on_data_loss"] = "skip"
+        plan, committed = world.run("run-2")
+        assert committed is not None
+        assert plan.losses == ()
+        assert ranges(plan)[shard_id(0)] == SequenceRange(shard_id(0), at(numbers[2]), numbers[3], numbers[2])
+        (row,) = lost(world)
+        assert (row.range.start, row.range.through) == (position, numbers[2].plus(-1))
+        (marker,) = world.home.path(f"_shardlake/lost/shard_id={shard_id(0)}").iterdir()
+        assert marker.name == f"{row.range.start.key}-{row.range.through.key}.json"
+        facts = json.loads(marker.read_text())
+        assert (facts["batch"], facts["pipeline"]) == (plan.batch_id, "p")
+        assert world.numbers()[1:] == [number.text for number in numbers[2:]]
+
+    def test_skip_keeps_the_end_of_an_open_range(self, world: World) -> None:
+        numbers = world.put(b"1", b"2", b"3")
+        first = world.plan("run-2")
+        world.put(b"4")
+        world.trim(before=numbers[1])
+        world.settings["on_data_loss"] = "skip"
+        assert only(world.plan("run-3")) == SequenceRange(shard_id(0), at(numbers[1]), numbers[2], numbers[1])
+        assert only(first).through == numbers[2]
+        world.run("run-3")
+        assert world.chain().position == after(numbers[2])
+
+    def test_skip_goes_on_where_all_of_an_open_range_is_lost(self, world: World) -> None:
+        world.put(b"1", b"2")
+        world.plan("run-2")
+        (later,) = world.put(b"3")
+        world.trim(before=later)
+        world.settings["on_data_loss"] = "skip"
+        assert only(world.run("run-3")[0]) == SequenceRange(shard_id(0), at(later), later, later)
+        assert len(lost(world)) == 1
+
+    def test_skip_with_nothing_left_goes_on_with_the_next_record(self, world: World) -> None:
+        world.put(b"1", b"2")
+        world.trim()
+        world.settings["on_data_loss"] = "skip"
+        assert list(world.plan("run-2").ranges) == []
+        assert lost(world) == []
+        (number,) = world.put(b"3")
+        assert only(world.plan("run-3")) == SequenceRange(shard_id(0), at(number), number, number)
+        assert [row.range.through for row in lost(world)] == [number.plus(-1)]
+
+    def test_skip_goes_to_a_record_that_lasts_until_it_is_read(self, world: World) -> None:
+        world.put(b"1")
+        world.advance(hours=1)
+        world.put(b"2")
+        world.advance(seconds=120)
+        world.put(b"3")
+        world.advance(seconds=900)
+        (lasting,) = world.put(b"4")
+        world.advance(hours=24, seconds=-1000)
+        world.settings["on_data_loss"] = "skip"
+        plan = world.plan("run-2")
+        world.advance(seconds=300)
+        world.run("run-2")
+        assert only(plan).start == at(lasting)
+
+    def test_a_marker_that_was_not_written_is_written_by_the_next_plan(self, world: World) -> None:
+        numbers = world.put(b"1", b"2")
+        world.trim(before=numbers[1])
+        world.settings["on_data_loss"] = "skip"
+        world.plan("run-2")
+        (marker,) = world.home.path("_shardlake/lost").glob("*/*")
+        text = marker.read_text()
+        marker.unlink()
+        world.plan("run-3")
+        assert marker.read_text() == text
+
+    def test_a_run_that_was_quicker_with_the_loss_is_left_to_it(
+        self, world: World, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        numbers = world.put(b"1", b"2", b"3")
+        world.trim(before=numbers[1])
+        world.settings["on_data_loss"] = "skip"
+        declare_lost = MemoryLedger.declare_lost
+
+        def late(*arguments: object) -> None:
+            monkeypatch.setattr(MemoryLedger, "declare_lost", declare_lost)
+            world.trim(before=numbers[2])
+            world.plan("quicker")
+            declare_lost(*arguments)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(MemoryLedger, "declare_lost", late)
+        plan = world.plan("run-2")
+        assert (only(plan).start if plan.groups else None, plan.behind) == (None, True)
+        assert [row.range.through for row in lost(world)] == [numbers[2].plus(-1)]
+
+
+class TestServiceTrouble:
+    def test_a_shard_that_cannot_be_looked_at_is_left_out_and_the_others_go_on(
+        self, make_world: MakeWorld, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        world = make_world(shards=2)
+        world.run("first")
+        world.put(b"1")
+        world.put(b"1", shard=1)
+        kinesis = ThrottledKinesis(world, shard_id(0))
+        plan = world.plan("run-2", kinesis)
+        assert (planned(plan), plan.behind) == ([shard_id(1)], True)
+        assert f"{shard_id(0)} is left out of this batch: throttled" in caplog.text
+
+    def test_a_shard_that_cannot_be_looked_at_fails_the_plan_where_there_is_nothing_else_to_do(
+        self, make_world: MakeWorld
+    ) -> None:
+        world = make_world(shards=2)
+        world.run("first")
+        with pytest.raises(UnavailableError, match="throttled"):
+            world.plan("run-2", ThrottledKinesis(world, shard_id(0)))
+
+
+class ThrottledKinesis(Kinesis):
+    """A client that is never let at one shard."""
+
+    def __init__(self, world: World, throttled: str) -> None:
+        self.__dict__.update(world.kinesis.__dict__)
+        self._throttled = throttled
+
+    def _iterator(self, shard_id: str, **position: object) -> str:
+        if shard_id == self._throttled:
+            raise UnavailableError("throttled")
+        return super()._iterator(shard_id, **position)
+
+
+class TestRefusals:
+    """Each ends before anything is written."""
+
+    def test_a_stream_recreated_under_its_name(self, world: World) -> None:
+        world.put(b"0")
+        world.run()
+        world.client.delete_stream(StreamName=world.stream)
+        world.advance(seconds=5)
+        world.client.create_stream(StreamName=world.stream, ShardCount=1)
+        world.put(b"1")
+        before = self.state(world)
+        with pytest.raises(ConflictError, match=r"stream_created_at_ms.*deleted and made anew"):
+            world.plan("run-2")
+        assert self.state(world) == before
+
+    def test_a_dataset_of_another_pipeline(self, make_world: MakeWorld) -> None:
+        world = make_world()
+        world.put(b"0")
+        world.run()
+        world.settings["name"] = "q"
+        before = self.state(world)
+        with pytest.raises(ConflictError, match="expected q, found p.*belongs to another pipeline"):
+            world.plan()
+        assert self.state(world) == before
+        assert world.ledger.shards("q") == {}
+
+    def test_another_ledger(self, world: World) -> None:
+        world.put(b"0")
+        world.run()
+        world.ledger = MemoryLedger()
+        before = self.state(world)
+        with pytest.raises(ConflictError, match="ledger_id.*restored or emptied"):
+            world.plan()
+        assert self.state(world) == before
+
+    def test_a_moved_dataset(self, world: World) -> None:
+        world.put(b"0")
+        world.run()
+        before = self.state(world)
+        world.settings["dataset"] = str(world.root / "elsewhere" / "lake")
+        with pytest.raises(ConflictError, match="the ledger knows pipeline p otherwise, dataset"):
+            world.plan("run-2")
+        del world.settings["dataset"]
+        assert self.state(world) == before
+
+    def test_a_folder_that_holds_data_already(self, world: World) -> None:
+        world.put(b"0")
+        foreign = world.home.path("data/shard_id=shardId-000000000000/foreign.parquet")
+        foreign.parent.mkdir(parents=True)
+        foreign.touch()
+        with pytest.raises(ConflictError, match=r"has files in data/ but no _shardlake/owner.json"):
+            world.plan()
+        assert world.ledger.shards("p") == {}
+
+    @pytest.mark.parametrize("denied", ["DescribeStreamSummary", "ListShards", "GetShardIterator", "GetRecords"])
+    def test_access_denied(self, world: World, denied: str) -> None:
+        world.put(b"0")
+        world.control(deny=[denied])
+        with pytest.raises(ConfigError, match=rf"no access: {denied} on stream .*Grant kinesis:DescribeStreamSummary"):
+            world.plan()
+        assert_nothing_is_written(world)
+
+    def test_a_missing_stream(self, world: World) -> None:
+        world.settings["stream"] = "no-such-stream"
+        with pytest.raises(ConfigError, match=r"stream no-such-stream is not there, at http.*Check stream, region"):
+            world.plan()
+        assert_nothing_is_written(world)
+
+    def test_a_stream_of_another_region(self, world: World) -> None:
+        world.settings["region"] = "eu-west-1"
+        with pytest.raises(ConfigError, match=f"stream {world.stream} is not there"):
+            world.plan()
+        assert_nothing_is_written(world)
+
+    def test_an_endpoint_that_does_not_answer_may_be_tried_again(
+        self, world: World, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("botocore.endpoint.time.sleep", lambda _: None)
+        world.settings["endpoint_url"] = "http://127.0.0.1:9"
+        with pytest.raises(UnavailableError, match=r"the Kinesis endpoint http://127.0.0.1:9 does not answer"):
+            world.plan()
+        assert_nothing_is_written(world)
+
+    def test_an_unwritable_dataset(self, world: World) -> None:
+        world.root.mkdir()
+        world.root.joinpath("lake").write_text("a file, not a folder")
+        with pytest.raises(ConfigError, match=f"dataset {world.root}/lake: .*Give the dataset a folder"):
+            world.plan()
+        assert world.ledger.shards("p") == {}
+
+    @staticmethod
+    def state(world: World) -> object:
+        files = {str(path): path.read_bytes() for path in world.root.rglob("*") if path.is_file()}
+        return files, sorted(map(str, world.root.rglob("*"))), world.ledger.shards("p"), world.ledger.chains("p", LIVE)
+
+
+class TestDryRun:
+    def test_it_shows_the_ranges_and_writes_nothing(self, world: World) -> None:
+        numbers = world.put(b"0", b"1")
+        planner = world.planner()
+        draft, proposed = planner.propose(planner.draft(Run("dag", "dry")))
+        assert proposed == [SequenceRange(shard_id(0), at(numbers[0]), numbers[1], numbers[0])]
+        assert not draft.behind
+        assert_nothing_is_written(world)
+
+    def test_it_tells_losses_but_does_not_record_them(self, make_world: MakeWorld) -> None:
+        world = make_world(on_data_loss="skip")
+        world.put(b"0")
+        world.run()
+        numbers = world.put(b"1", b"2")
+        world.trim(before=numbers[1])
+        planner = world.planner()
+        with pytest.raises(DataLossError, match=f"found {numbers[1]} as the oldest record left"):
+            planner.propose(planner.draft(Run("dag", "dry")))
+        assert lost(world) == []
+
+

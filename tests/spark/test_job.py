@@ -1,0 +1,196 @@
+"""The Spark job: what it publishes, what it reports, and what it needs of the machine it runs on."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import sysconfig
+import threading
+import time
+import venv
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from shardlake.batch import Steps
+from shardlake.config import SparkEngine
+from shardlake.engines import IngestJob
+from shardlake.engines.spark_submit import SparkSubmit
+from shardlake.errors import ConflictError, DataLossError, IngestError, ShardlakeError
+from shardlake.ingesting import RangeReport, error_of_report
+from shardlake.names import FileKey
+from shardlake.plan import BatchPlan, Run, digest
+
+pytestmark = pytest.mark.slow
+
+ITEMS = [(f"plane-{n % 50}", b'{"n": %d}' % n) for n in range(3000)]
+
+
+def run_job(spark: SparkSession, plan: BatchPlan, ranges: list[int]) -> list[RangeReport]:
+    from ingest import ingest  # the job's folder is on the path of these tests only
+
+    text = plan.to_text()
+    reports: list[RangeReport] = ingest(spark, text, digest(text), ranges)
+    return reports
+
+
+def test_a_batch_goes_through_spark_submit_to_its_commit_and_its_log_is_shown(steps: Callable[..., Steps]) -> None:
+    made = steps(ITEMS)
+    lines: list[str] = []
+    plan, committed = made.run(Run("dag", "run"), SparkSubmit(SparkEngine()), lines.append)
+    assert committed is not None
+    assert (committed.rows, len(committed.ranges)) == (3000, 2)
+    assert pq.read_table(made.home.path("data")).num_rows == 3000
+    assert any("SparkContext" in line for line in lines)
+    assert made.home.names("_shardlake/tmp") == []
+    report = json.loads(made.home.path(f"_shardlake/batches/{plan.batch_id}/report-0000.json").read_text())
+    assert sum(row["rows"] for row in report) == 3000
+
+
+def test_the_job_needs_only_the_zip_not_pythonpath_nor_the_working_directory(
+    steps: Callable[..., Steps], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A Python with the installed libraries, but without this project: what a worker elsewhere has.
+    venv.create(tmp_path / "worker", with_pip=False)
+    python = tmp_path / "worker" / "bin" / "python"
+    site = Path(sysconfig.get_path("purelib", vars={"base": str(tmp_path / "worker")}))
+    (site / "libraries.pth").write_text(sysconfig.get_path("purelib"))
+    monkeypatch.delenv("PYTHONPATH")
+    monkeypatch.setenv("PYSPARK_PYTHON", str(python))
+    monkeypatch.chdir(tmp_path)
+    without = subprocess.run([python, "-c", "import shardlake"], capture_output=True, text=True)
+    assert "No module named 'shardlake'" in without.stderr
+    _, committed = steps(ITEMS).run(Run("dag", "run"), SparkSubmit(SparkEngine()), print)
+    assert committed is not None
+    assert committed.rows == 3000
+
+
+def test_an_error_stays_with_its_range_and_the_others_are_published(
+    steps: Callable[..., Steps], kinesis: Any, spark: SparkSession
+) -> None:
+    made = steps(ITEMS, shards=3)
+    plan = made.plan(Run("dag", "run"))
+    kinesis.control({"trim": {"stream": plan.stream.name, "shard": "shardId-000000000001", "all": True}})
+    reports = run_job(spark, plan, [0, 1, 2])
+    assert [report.error for report in reports] == [None, "DataLossError", None]
+    assert "no longer retained" in (reports[1].message or "")
+    published = [made.home.path(FileKey.of(range_).path).exists() for range_ in plan.ranges]
+    assert published == [True, False, True]
+
+
+def test_two_attempts_at_a_range_at_once_publish_one_file_and_report_the_same(
+    steps: Callable[..., Steps], spark: SparkSession
+) -> None:
+    made = steps(ITEMS, shards=1)
+    plan = made.plan(Run("dag", "run"))
+    reports = run_job(spark, plan, [0, 0])
+    assert reports[0] == reports[1]
+    assert reports[0].rows == 3000
+    (range_,) = plan.ranges
+    assert made.home.names(FileKey.of(range_).directory) == [Path(FileKey.of(range_).path).name]
+    assert made.home.names(f"_shardlake/tmp/{plan.batch_id}") == []
+
+
+def test_a_plan_file_that_is_not_the_ledgers_is_refused(steps: Callable[..., Steps], tmp_path: Path) -> None:
+    made = steps(ITEMS)
+    plan = made.plan(Run("dag", "run"))
+    plan_file = made.home.path(f"_shardlake/batches/{plan.batch_id}/plan.json")
+    plan_file.write_text(replace(plan, pipeline="other").to_text())
+    job = IngestJob("job", str(plan_file), digest(plan.to_text()), [0], str(tmp_path / "report.json"), {})
+    lines: list[str] = []
+    with pytest.raises(IngestError, match="exit code 4"):
+        SparkSubmit(SparkEngine()).run(job, lines.append)
+    assert any("the plan file is not the ledger's plan" in line for line in lines)
+    assert made.home.names("data") == []
+
+
+def test_cancel_ends_every_process_of_the_submission(steps: Callable[..., Steps], kinesis: Any) -> None:
+    made = steps(ITEMS)
+    engine = SparkSubmit(SparkEngine())
+    started = threading.Event()
+    failed: list[ShardlakeError] = []
+
+    def submit() -> None:
+        try:
+            made.run(Run("dag", "run"), engine, lambda line: started.set())
+        except ShardlakeError as exc:
+            failed.append(exc)
+
+    before = psutil.Process().children(recursive=True)
+    thread = threading.Thread(target=submit)
+    thread.start()
+    assert started.wait(60)
+    family = [child for child in psutil.Process().children(recursive=True) if child not in before]
+    assert "java" in {process.name() for process in family}
+    engine.cancel()
+    thread.join(30)
+    assert not thread.is_alive()
+    assert len(failed) == 1
+    _, alive = psutil.wait_procs(family, timeout=10)
+    assert alive == []
+
+
+def test_the_command_line_is_a_list_of_arguments_without_secrets(tmp_path: Path) -> None:
+    engine = SparkSubmit(SparkEngine(master="spark://host:7077", conf={"spark.executor.memory": "2g"}))
+    job = IngestJob("job", "/lake/plan.json", "abc", [3, 4], "/lake/report.json", {"AWS_SECRET_ACCESS_KEY": "hidden"})
+    submit, *arguments = engine.arguments(job, Path("/tmp/shardlake.zip"))
+    assert Path(submit).name == "spark-submit"
+    jobs = Path(__file__).parents[2] / "jobs" / "ingest.py"
+    assert arguments == [
+        *("--master", "spark://host:7077", "--name", "job", "--py-files", "/tmp/shardlake.zip"),
+        *("--conf", "spark.executor.memory=2g"),
+        *("--conf", "spark.ui.enabled=false"),
+        *("--conf", "spark.ui.showConsoleProgress=false"),
+        *(str(jobs), "--plan", "/lake/plan.json", "--digest", "abc"),
+        *("--ranges", "3,4", "--report", "/lake/report.json"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        ([None, None], None),
+        ([None, "UnavailableError"], IngestError),
+        (["UnavailableError", "DataLossError"], DataLossError),
+        (["ConflictError", None], ConflictError),
+    ],
+)
+def test_the_most_severe_error_of_a_report_counts(names: list[str | None], expected: type | None) -> None:
+    rows = [{"error": name, "message": name and "what happened"} for name in names]
+    error = error_of_report(json.dumps(rows))
+    assert isinstance(error, expected) if expected else error is None
+
+
+def test_a_workers_memory_stays_below_300_mib_for_a_range_of_1_gib(
+    steps: Callable[..., Steps], spark: SparkSession
+) -> None:
+    block = os.urandom(100_000)
+    made = steps([("key", n.to_bytes(8, "big") + block) for n in range(11_500)], shards=1, max_range_bytes=2**32)
+    text = made.plan(Run("dag", "run")).to_text()
+
+    def work(batches: Any) -> Any:
+        import resource
+
+        import pyarrow as pa
+
+        from shardlake.ingesting import ingest_range
+        from shardlake.plan import BatchPlan
+
+        for _ in batches:
+            report = ingest_range(BatchPlan.from_text(text), next(BatchPlan.from_text(text).ranges))
+            peak_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+            yield pa.RecordBatch.from_pydict({"rows": [report.rows], "peak_kib": [peak_kib]})
+
+    started = time.monotonic()
+    (row,) = spark.range(0, 1, 1, 1).mapInArrow(work, "rows bigint, peak_kib bigint").collect()
+    print(f"1 GiB in {time.monotonic() - started:.0f} s, peak {row.peak_kib / 1024:.0f} MiB", file=sys.stderr)
+    assert row.rows > 10_000  # the end that is planned is near the tip, not at it
+    assert row.peak_kib / 1024 <= 300
