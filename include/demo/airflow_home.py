@@ -76,7 +76,7 @@ class AirflowHome:
             # A run of four small tasks takes 4 s with the defaults of these two, and less than 1 s so.
             "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.1",
             "AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL": "1",
-            # When the next scheduled run is due is worked out anew only by a parse, if the last run was not a scheduled one.
+            # After a run that was triggered, only a parse works out anew when the next scheduled one is due.
             "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "5",
             **self.settings,
         }

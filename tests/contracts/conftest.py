@@ -36,8 +36,10 @@ class PostgresServer:
         if self._account:
             shutil.chown(self._folder, self._account)
             if not all(folder.stat().st_mode & 0o001 for folder in programs.parents):  # an environment below /root
-                self._programs = self._folder / "install/bin"
-                shutil.copytree(programs.parent, self._programs.parent)
+                site, wheel = programs.parents[2], self._folder / "wheel"
+                for name in ("pgserver", "pgserver.libs"):
+                    shutil.copytree(site / name, wheel / name)
+                self._programs = wheel / programs.relative_to(site)
         self.port = _free_port()
         self._process: subprocess.Popen[bytes] | None = None
 

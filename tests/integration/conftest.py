@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import boto3
 import pyarrow.parquet as pq
 import pytest
 
@@ -164,14 +165,19 @@ class World:
         return [number for column in columns for number in column.column(0).to_pylist()]
 
     def assert_every_record_is_there_once(self) -> None:
-        """Compare the dataset with the producer's log, and look for files that should not be left."""
+        """Compare the dataset with the producer's log, and look for temporary files that should not be left."""
+        self.assert_rows_are_those_acknowledged()
+        assert self.home.names("_shardlake/tmp") == []
+        assert list(self.home.path("_shardlake").glob(".writing-*")) == []
+
+    def assert_rows_are_those_acknowledged(self) -> None:
+        """Compare the dataset with the producer's log."""
         rows = pq.read_table(self.home.path("data"), columns=["shard_id", "sequence_number", "data"]).to_pylist()
         found = Counter((row["shard_id"], row["sequence_number"], row["data"]) for row in rows)
         expected = Counter(
             (record.shard_id, record.sequence_number, b"record %d" % n) for n, record in enumerate(self.acknowledged)
         )
         assert found == expected
-        assert self.home.names("_shardlake/tmp") == []
 
     def files(self) -> dict[str, bytes]:
         """All published files and their bytes, by path."""
@@ -197,16 +203,26 @@ def shared_client(shared_kinesis: LocalKinesis) -> Any:
     return shared_kinesis.client(REGION)
 
 
+@pytest.fixture(scope="session")
+def shared_session() -> Callable[..., Kinesis]:
+    """Makes clients of ours in one boto3 session: a new one for each takes longer than most tests."""
+    shared = boto3.Session()
+    return functools.cache(lambda *arguments, session=None: Kinesis(*arguments, session=session or shared))
+
+
 @pytest.fixture
 def make_world(
-    shared_kinesis: LocalKinesis, shared_client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    shared_kinesis: LocalKinesis,
+    shared_client: Any,
+    shared_session: Callable[..., Kinesis],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Callable[..., World]]:
     """Makes streams, each with a pipeline; what a test orders of the server ends with it, but for its clock."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
-    once = functools.cache(Kinesis)  # making a client takes longer than most tests
-    monkeypatch.setattr("shardlake.batch.Kinesis", once)
-    monkeypatch.setattr("shardlake.ingesting.Kinesis", once)
+    monkeypatch.setattr("shardlake.batch.Kinesis", shared_session)
+    monkeypatch.setattr("shardlake.ingesting.Kinesis", shared_session)
     made: list[str] = []
 
     def make(shards: int = 1, *, ledger: Ledger | None = None, **settings: Any) -> World:

@@ -100,9 +100,7 @@ class TestExactRanges:
 
 class TestEmptyPages:
     @pytest.mark.parametrize("count", [1, 9, 25])
-    def test_empty_pages_before_the_first_record_are_followed(
-        self, world: World, no_waiting: None, count: int
-    ) -> None:
+    def test_empty_pages_before_the_first_record_are_followed(self, world: World, no_waiting: None, count: int) -> None:
         numbers = world.put(*records(5))
         world.control(empty_pages=count)
         assert read(world, at(numbers[0], numbers[4])) == texts(numbers)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from shardlake.errors import ConflictError, DataLossError, IngestError, UnavailableError
-from shardlake.kinesis.client import Kinesis
+from shardlake.kinesis.client import MAX_PAGE_RECORDS, Kinesis
 from shardlake.kinesis.failures import InvalidPositionError, IteratorExpiredError, ShardGoneError
 from shardlake.kinesis.page import Page
 from shardlake.kinesis.pages import EMPTY_PAGE_WAIT_S, HORIZON_CHECK, first_page, page_at
@@ -19,6 +19,10 @@ from shardlake.ranges import SHARD_END, SequenceNumber, SequenceRange
 
 NEAR_HORIZON = 0.9
 """Share of the retention after which a record may be trimmed before those behind it are read."""
+
+PAGE_BYTES = 2 * 2**20
+"""What a page of large records is held to. The service's 10 MiB take seven times that while a reply is decoded, and
+calls are no scarcer for it: a shard gives out 2 MiB and answers five calls a second."""
 
 SILENCE_S = 600.0
 """How long a range may stay without a new record before reading gives up."""
@@ -63,9 +67,10 @@ def _read(kinesis: Kinesis, range_: SequenceRange, anchor: SequenceNumber, reten
 def _pages(kinesis: Kinesis, range_: SequenceRange, anchor: SequenceNumber) -> Iterator[Page]:
     """Pages with records from the anchor on, to the shard's end or for as long as one asks."""
     page = _first_page(kinesis, range_, anchor)
-    last, deadline, empty = page.number(0), 0.0, 0
+    last, deadline, empty, limit = page.number(0), 0.0, 0, MAX_PAGE_RECORDS
     while True:
         if len(page):
+            limit = _limit(page)
             last, deadline, empty = page.number(-1), time.monotonic() + SILENCE_S, 0
             yield page
         if page.next_iterator is None:
@@ -75,7 +80,7 @@ def _pages(kinesis: Kinesis, range_: SequenceRange, anchor: SequenceNumber) -> I
             if empty % HORIZON_CHECK == 0:
                 _check_retained(kinesis, range_, last)
             _wait(range_, deadline)
-        page = _next_page(kinesis, range_, page.next_iterator, last)
+        page = _next_page(kinesis, range_, page.next_iterator, last, limit)
 
 
 def _first_page(kinesis: Kinesis, range_: SequenceRange, anchor: SequenceNumber) -> Page:
@@ -91,11 +96,16 @@ def _first_page(kinesis: Kinesis, range_: SequenceRange, anchor: SequenceNumber)
         _wait(range_, deadline)
 
 
-def _next_page(kinesis: Kinesis, range_: SequenceRange, iterator: str, last: SequenceNumber) -> Page:
+def _limit(page: Page) -> int:
+    """How many records to ask for, so that the next page has about `PAGE_BYTES`."""
+    return min(MAX_PAGE_RECORDS, max(1, PAGE_BYTES * len(page) // max(1, sum(map(len, page.data)))))
+
+
+def _next_page(kinesis: Kinesis, range_: SequenceRange, iterator: str, last: SequenceNumber, limit: int) -> Page:
     try:
-        return kinesis.get_records(iterator)
+        return kinesis.get_records(iterator, limit)
     except IteratorExpiredError:
-        return kinesis.get_records(kinesis.iterator_at(range_.shard_id, "AFTER_SEQUENCE_NUMBER", last))
+        return kinesis.get_records(kinesis.iterator_at(range_.shard_id, "AFTER_SEQUENCE_NUMBER", last), limit)
 
 
 def _wait(range_: SequenceRange, deadline: float) -> None:

@@ -13,13 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 import shardlake
 from shardlake.errors import ConflictError
 from shardlake.kinesis.page import Page
-from shardlake.lake.rows import SCHEMA, RowsChecksum, rows_of
+from shardlake.lake.rows import SCHEMA, RowsChecksum, data_bytes, rows_of
 from shardlake.plan import LAYOUT, BatchPlan
 from shardlake.ranges import SequenceRange
 
@@ -63,12 +62,12 @@ def write_range(path: Path, plan: BatchPlan, range_: SequenceRange, pages: Itera
     Raises:
         OSError: the disk does not take it.
     """
-    checksum, data_bytes = RowsChecksum(), 0
+    checksum, size = RowsChecksum(), 0
     with _writer(path) as writer:
         for row_group in row_groups(pages, plan.stream.name):
             for rows in row_group.to_batches():
                 checksum.update(rows)
-                data_bytes += pc.sum(pc.binary_length(rows.column("data"))).as_py()
+                size += data_bytes(rows)
             writer.write_table(row_group, row_group_size=ROW_GROUP_ROWS)
             del row_group, rows  # or they would stay in memory while the next row group comes in
             pa.default_memory_pool().release_unused()
@@ -80,7 +79,7 @@ def write_range(path: Path, plan: BatchPlan, range_: SequenceRange, pages: Itera
             start=str(range_.start),
             through=str(range_.through),
             rows=checksum.rows,
-            data_bytes=data_bytes,
+            data_bytes=size,
             checksum=checksum.hexdigest(),
             layout=LAYOUT,
             version=shardlake.__version__,

@@ -100,7 +100,7 @@ class Ledger(ABC):
     ) -> None:
         """Store one complete listing: new shards, ends of known ones, `missing` counts; and open chains at `starts`.
 
-        A chain that is there already keeps its start. Each call is a listing of its own: for another attempt, list again.
+        A chain that is there already keeps its start. Each call counts as another listing: to try again, list again.
         """
 
     @abstractmethod
@@ -152,8 +152,8 @@ class Ledger(ABC):
     ) -> None:
         """Close the stretch `lost` as lost and open `rest` behind it, in place of an open range if there is one.
 
-        `lost` starts at the shard's position. `rest`, if given, starts at its end (as `AT` the first record left). Where
-        `lost` is recorded as lost already, nothing changes.
+        `lost` starts at the shard's position. `rest`, if given, starts at its end (as `AT` the first record left).
+        Where `lost` is recorded as lost already, nothing changes.
 
         Raises:
             ConflictError: the position is not where `lost` starts, or `rest` does not start where `lost` ends.

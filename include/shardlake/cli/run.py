@@ -1,0 +1,91 @@
+"""`shardlake run`: batches without Airflow, by the very steps that its tasks call."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import click
+
+from shardlake.cli.output import count_text, print_json_array, progress, size_text
+from shardlake.cli.setup import Setup, json_option, pass_setup, pipeline_argument
+from shardlake.errors import ShardlakeError
+
+if TYPE_CHECKING:
+    from shardlake.batch import Committed, Steps
+    from shardlake.engines import Engine
+    from shardlake.plan import BatchPlan, Run
+
+DAG_ID = "shardlake-cli"
+"""What stands in the place of the DAG's id in a batch that this command made."""
+
+TAIL_LINES = 60
+"""Lines of Spark's log that are shown when it failed."""
+
+
+@click.command("run", short_help="Ingest one batch, or all there is, without Airflow.")
+@pipeline_argument
+@click.option("--until-caught-up", is_flag=True, help="Go on until a batch leaves no records behind.")
+@click.option("-v", "--verbose", is_flag=True, help="Show Spark's log, on stderr.")
+@json_option
+@pass_setup
+def run_command(setup: Setup, name: str, until_caught_up: bool, verbose: bool, as_json: bool) -> None:
+    """Ingest one batch of PIPELINE: plan, ingest with Spark, verify, commit.
+
+    A range that another run has left open is finished first. Safe beside the DAG and beside itself: each record is
+    committed once, whoever is quicker.
+
+    With --json: an array with one object a batch: batch_id, pipeline, ranges, rows, bytes, behind.
+    """
+    steps = setup.working(name)
+    batches = _batches(steps, setup.engine(steps.pipeline), until_caught_up, verbose)
+    if as_json:
+        print_json_array({**asdict(done), "behind": plan.behind} for plan, done in batches if done)
+        return
+    committed, behind = [], False
+    for plan, done in batches:
+        behind = plan.behind
+        if done:
+            committed.append((done.rows, done.bytes))
+            click.echo(f"batch {done.batch_id}: {_sums(len(done.ranges), done.rows, done.bytes)}")
+    if behind:
+        click.echo("more records are there: run again, or with --until-caught-up")
+    elif not committed:
+        click.echo(f"nothing to read: pipeline {name} has caught up with its stream")
+    elif len(committed) > 1:
+        rows, size = (sum(column) for column in zip(*committed, strict=True))
+        click.echo(f"caught up: {count_text(rows, 'row')}, {size_text(size)} in {len(committed)} batches")
+
+
+def _batches(
+    steps: Steps, engine: Engine, until_caught_up: bool, verbose: bool
+) -> Iterator[tuple[BatchPlan, Committed | None]]:
+    """One batch after the other; only the first unless all are asked for."""
+    from shardlake.plan import Run
+
+    while True:
+        run = Run(DAG_ID, f"cli__{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%fZ}")
+        plan, done = _batch(steps, run, engine, verbose)
+        yield plan, done
+        if not (until_caught_up and plan.behind):
+            return
+
+
+def _batch(steps: Steps, run: Run, engine: Engine, verbose: bool) -> tuple[BatchPlan, Committed | None]:
+    tail: deque[str] = deque(maxlen=TAIL_LINES)
+    with progress(f"{steps.pipeline.name}: planning and ingesting a batch") as shown:
+        log: Callable[[str], None] = shown.line if verbose else tail.append
+        try:
+            return steps.run(run, engine, log)
+        except ShardlakeError as exc:
+            if not exc.terminal:
+                for line in tail:
+                    shown.line(line)
+            raise
+
+
+def _sums(ranges: int, rows: int, size_bytes: int) -> str:
+    return f"{count_text(ranges, 'range')}, {count_text(rows, 'row')}, {size_text(size_bytes)} committed"
