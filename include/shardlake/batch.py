@@ -127,9 +127,7 @@ class Steps:
         failed: list[ShardlakeError] = [ConflictError(message) for message in conflicts]
         failed += [DataLossError(message) for message in plan.losses]
         failed += [
-            found
-            for range_, found in verified.items()
-            if isinstance(found, ShardlakeError) and range_ not in committed
+            found for range_, found in verified.items() if isinstance(found, ShardlakeError) and range_ not in committed
         ]
         if failed:
             worst = most_severe(failed)

@@ -18,6 +18,7 @@ from shardlake.kinesis.start import oldest_lasting
 from shardlake.lake.home import LocalHome
 from shardlake.lake.owner import check_owner, claim_dataset, refuse_other
 from shardlake.ledger import Identity, Ledger
+from shardlake.leftovers import clear_away
 from shardlake.losses import loss_of, lost_range, rest_of, write_markers
 from shardlake.names import LIVE, batch_directory, batch_id
 from shardlake.plan import BatchPlan, Run
@@ -59,6 +60,7 @@ class Planner:
             survey = surveyor.survey()
             self._own(draft)
             self._record(draft, survey)
+            clear_away(self._home, self._ledger)
             looks = self._past_losses(draft, surveyor, survey.looks)
             plan, ranges = _proposal(draft, looks)
             if not ranges:

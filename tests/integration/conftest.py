@@ -247,6 +247,12 @@ def world(make_world: Callable[..., World]) -> World:
 
 
 @pytest.fixture
+def inline_engine() -> type[InlineEngine]:
+    """An engine in this process."""
+    return InlineEngine
+
+
+@pytest.fixture
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Empty pages are followed at once."""
     monkeypatch.setattr("shardlake.kinesis.pages.EMPTY_PAGE_WAIT_S", 0.0)

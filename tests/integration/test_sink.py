@@ -121,7 +121,7 @@ class TestWrite:
         with pytest.raises(ConflictError, match="a second file holds records of range"):
             write(world, replace(plan, groups=((later,),)), later)
 
-    def test_refuses_the_file_of_another_stream_pipeline_or_kind_of_start(self, planned: Planned) -> None:
+    def test_refuses_the_file_of_another_pipeline_or_stream(self, planned: Planned) -> None:
         world, plan, range_ = planned
         others = {
             "pipeline": replace(plan, pipeline="q"),

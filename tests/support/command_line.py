@@ -45,3 +45,16 @@ def write_config(file: Path, **pipelines: dict[str, Any]) -> CommandLine:
     """A configuration file with these entries, and the command line on it."""
     file.write_text(yaml.safe_dump({"pipelines": pipelines}), encoding="utf-8")
     return CommandLine(file)
+
+
+def entry_of(world: Any, **more: Any) -> dict[str, Any]:
+    """The entry of a pipeline that reads a test's stream; its ledger is a SQLite file beside the dataset."""
+    world.root.mkdir(exist_ok=True)
+    return {
+        "stream": world.stream,
+        "region": "us-east-1",
+        "endpoint_url": world.server.endpoint_url,
+        "dataset": str(world.root / "lake"),
+        "ledger": f"sqlite:///{world.root}/ledger.db",
+        **more,
+    }

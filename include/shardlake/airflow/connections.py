@@ -53,5 +53,7 @@ def aws_session(pipeline: Pipeline) -> boto3.Session | None:
         return None
     from airflow.providers.amazon.aws.hooks.base_aws import AwsGenericHook
 
-    hook: AwsGenericHook[Any] = AwsGenericHook(aws_conn_id=pipeline.aws_conn_id, region_name=pipeline.region, client_type="kinesis")
+    hook: AwsGenericHook[Any] = AwsGenericHook(
+        aws_conn_id=pipeline.aws_conn_id, region_name=pipeline.region, client_type="kinesis"
+    )
     return hook.get_session(region_name=pipeline.region)

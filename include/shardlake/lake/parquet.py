@@ -29,7 +29,7 @@ ROW_GROUP_BYTES = 16 * 2**20
 PIECE_ROWS = 1_024
 """The writer ends data pages where its input is cut, so a row group comes in pieces of this many rows."""
 
-WRITE_BATCH_ROWS = 128
+WRITE_BATCH_ROWS = 16
 """Rows after which the writer looks whether a data page is full: with its default of 1024, large records make pages
 of many MiB in memory."""
 

@@ -10,6 +10,7 @@ from shardlake.lake.home import LocalHome
 from shardlake.lake.owner import refuse_other, require_owner
 from shardlake.lake.parquet import read_footer, write_range
 from shardlake.ledger import Contents, Ledger
+from shardlake.leftovers import clear_away
 from shardlake.names import FileKey, parse_file_name, temporary_directory
 from shardlake.plan import BatchPlan
 from shardlake.ranges import SequenceRange
@@ -51,12 +52,10 @@ class ParquetSink:
         return found
 
     def commit(self, ledger: Ledger, plan: BatchPlan, verified: Mapping[SequenceRange, Contents]) -> list[str]:
-        """Commit verified ranges in the ledger and clear away what attempts left behind, also those of dead runs."""
+        """Commit verified ranges in the ledger, and clear away what attempts left behind."""
         conflicts = ledger.commit(plan, verified)
-        for batch_id in self._home.names(temporary_directory("")):
-            if batch_id == plan.batch_id or _is_over(ledger, batch_id):
-                self._home.remove_directory(temporary_directory(batch_id))
-        self._home.remove_abandoned()
+        self._home.remove_directory(temporary_directory(plan.batch_id))
+        clear_away(self._home, ledger)
         return conflicts
 
     def _is_published(self, range_: SequenceRange) -> bool:
@@ -103,13 +102,3 @@ class ParquetSink:
 def _overlap(one: FileKey, other: FileKey) -> bool:
     """Whether two files of a shard have records in common; starts are exclusive, and a shard's end sorts last."""
     return one.start_key < other.through_key and other.start_key < one.through_key
-
-
-def _is_over(ledger: Ledger, batch_id: str) -> bool:
-    """Whether a batch has no range left to publish: each was committed, by it or by a later one, or lost."""
-    text = ledger.batch(batch_id)
-    if text is None:
-        return False
-    plan = BatchPlan.from_text(text)
-    open_ranges = {chain.open_range for chain in ledger.chains(plan.pipeline, plan.namespace).values()}
-    return open_ranges.isdisjoint(plan.ranges)

@@ -1,0 +1,351 @@
+"""Plan, ingest, verify, commit: run again at any time, interrupted anywhere, by one or two at once, each record once."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import os
+import shutil
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from shardlake.batch import Committed
+from shardlake.errors import ConflictError, DataLossError, IngestError, ShardlakeError
+from shardlake.ledger import Ledger, LedgerRange
+from shardlake.ledger.memory import MemoryLedger
+from shardlake.names import LIVE, FileKey, batch_id
+from shardlake.plan import Run
+from shardlake.ranges import SHARD_END
+
+if TYPE_CHECKING:
+    from tests.integration.conftest import InlineEngine, World
+
+MakeWorld = Callable[..., "World"]
+
+
+def silent(line: str) -> None:
+    """A log that nobody reads."""
+
+
+def rows(world: World) -> list[LedgerRange]:
+    return list(world.ledger.ranges("p", LIVE))
+
+
+def hashes(world: World) -> dict[str, str]:
+    return {path: hashlib.sha256(content).hexdigest() for path, content in world.files().items()}
+
+
+@pytest.fixture
+def engine(inline_engine: type[InlineEngine]) -> InlineEngine:
+    return inline_engine()
+
+
+class TestStepsAgain:
+    def test_every_step_twice_gives_the_same_files_and_ledger_rows(
+        self, make_world: MakeWorld, engine: InlineEngine
+    ) -> None:
+        world = make_world(shards=3, max_group_ranges=2)
+        world.produce(200)
+        steps, run = world.steps, Run("dag", "run-1")
+        plan = steps.plan(run)
+        assert steps.plan(run) == plan
+        for group in (0, 0, 1, 1):
+            steps.ingest(plan.batch_id, group, engine, silent)
+        published = hashes(world)
+        assert len(published) == 3
+        assert steps.verify(plan.batch_id) == steps.verify(plan.batch_id)
+        committed = steps.commit(plan.batch_id)
+        in_ledger = rows(world)
+        assert steps.commit(plan.batch_id) == committed
+        assert (committed.rows, len(committed.ranges)) == (200, 3)
+        assert [row.state for row in in_ledger] == ["committed"] * 3
+        # all of them once more, as Clear in the UI would have it
+        assert world.run("run-1") == (plan, committed)
+        assert (hashes(world), rows(world)) == (published, in_ledger)
+        world.assert_every_record_is_there_once()
+
+    def test_the_same_range_gives_the_same_bytes_whatever_pages_come(
+        self, make_world: MakeWorld, engine: InlineEngine
+    ) -> None:
+        world = make_world(shards=2)
+        world.produce(300)
+        plan = world.plan()
+        for page_limit in (None, 7):
+            world.control(page_limit=page_limit)
+            world.steps.ingest(plan.batch_id, 0, engine, silent)
+            found = hashes(world)
+            shutil.rmtree(world.home.path("data"))
+            if page_limit is None:
+                first = found
+        assert found == first
+
+    def test_ingest_leaves_committed_ranges_out(self, world: World, engine: InlineEngine) -> None:
+        world.produce(5)
+        plan, _ = world.run()
+        world.control(reset_stats=True)
+        lines: list[str] = []
+        world.steps.ingest(plan.batch_id, 0, engine, lines.append)
+        assert lines == ["every range of group 0 is committed already: nothing to read"]
+        assert world.server.stats()["operations"] == {}
+
+    def test_a_range_whose_report_was_lost_counts_as_done_when_its_file_is_complete(
+        self, world: World, engine: InlineEngine
+    ) -> None:
+        world.produce(5)
+        plan = world.plan()
+        world.steps.ingest(plan.batch_id, 0, engine, silent)
+        world.home.remove(f"_shardlake/batches/{plan.batch_id}/report-0000.json")
+        world.steps.verify(plan.batch_id)
+        assert world.steps.commit(plan.batch_id).rows == 5
+
+    def test_commit_before_verify_is_refused(self, world: World, engine: InlineEngine) -> None:
+        world.produce(5)
+        plan = world.plan()
+        world.steps.ingest(plan.batch_id, 0, engine, silent)
+        with pytest.raises(IngestError, match=rf"batch {plan.batch_id} is not verified. Run the verify step first"):
+            world.steps.commit(plan.batch_id)
+        assert [row.state for row in rows(world)] == ["planned"]
+
+    def test_a_batch_that_was_never_planned_is_refused(self, world: World, engine: InlineEngine) -> None:
+        steps, unknown = world.steps, batch_id("p", LIVE, "dag", "never")
+        for step in (
+            lambda: steps.ingest(unknown, 0, engine, silent),
+            lambda: steps.verify(unknown),
+            lambda: steps.commit(unknown),
+        ):
+            with pytest.raises(ConflictError, match=f"the ledger has no batch {unknown}"):
+                step()
+
+    def test_an_empty_batch_ends_well_and_leaves_no_batch(self, world: World) -> None:
+        plan, committed = world.run()
+        assert (plan.groups, committed) == ((), None)
+        assert world.home.names("_shardlake") == ["owner.json"]
+
+
+class TestOneBadShard:
+    def test_the_others_are_committed_and_the_run_fails(self, make_world: MakeWorld) -> None:
+        world = make_world(shards=3)
+        world.produce(90)
+        plan = world.plan()
+        world.trim(shard=1)
+        with pytest.raises(DataLossError, match=r"records of range shardId-000000000001 .* are no longer retained"):
+            world.run()
+        assert [row.state for row in rows(world)] == ["committed", "planned", "committed"]
+        assert [Path(path).parent.name[-1] for path in world.files()] == ["0", "2"]
+        assert world.home.names("_shardlake/tmp") == []
+        with pytest.raises(IngestError, match=rf"2 of 3 ranges of batch {plan.batch_id} are committed; 1 failed"):
+            world.steps.commit(plan.batch_id)
+
+    def test_what_failed_is_taken_up_by_the_next_run(self, make_world: MakeWorld) -> None:
+        world = make_world(shards=2)
+        world.produce(60)
+        plan = world.plan()
+        bad = list(plan.ranges)[0]
+        blocked = world.home.path(FileKey.of(bad).directory)
+        blocked.parent.mkdir()
+        blocked.touch()
+        with pytest.raises(ShardlakeError, match="Give the dataset a folder"):
+            world.run()
+        blocked.unlink()
+        world.run("run-2")
+        world.assert_every_record_is_there_once()
+
+    def test_a_damaged_file_is_not_committed(self, make_world: MakeWorld, engine: InlineEngine) -> None:
+        world = make_world(shards=2)
+        world.produce(60)
+        plan = world.plan()
+        world.steps.ingest(plan.batch_id, 0, engine, silent)
+        damaged = world.home.path(FileKey.of(next(plan.ranges)).path)
+        damaged.write_bytes(damaged.read_bytes()[:-1])
+        world.steps.verify(plan.batch_id)
+        with pytest.raises(ConflictError, match="1 of 2 ranges .* are committed; 1 failed, first: .*is damaged"):
+            world.steps.commit(plan.batch_id)
+        assert [row.state for row in rows(world)] == ["planned", "committed"]
+
+
+class Killed(BaseException):
+    """The process is gone: nothing in it can hold this up."""
+
+
+class Effects:
+    """Counts what is done to disk and ledger, and ends the process before the n-th of it."""
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+        self._last: int | None = None
+        self._lock = threading.Lock()
+
+    def before(self, name: str) -> None:
+        with self._lock:
+            if self._last is not None and len(self.done) >= self._last:
+                raise Killed(name)
+            self.done.append(name)
+
+    @contextmanager
+    def until(self, last: int | None) -> Iterator[None]:
+        """Ends the process, without any clearing up, before the effect that comes after `last` of them."""
+        self.done, self._last = [], last
+        try:
+            yield
+        except Killed:
+            pass
+        finally:
+            self._last = None
+
+
+@pytest.fixture
+def effects(monkeypatch: pytest.MonkeyPatch) -> Effects:
+    """The effects of everything that runs in this process."""
+    counted = Effects()
+
+    def wrap(owner: Any, name: str) -> None:
+        real = getattr(owner, name)
+
+        def effect(*arguments: Any, **named: Any) -> Any:
+            counted.before(name)
+            return real(*arguments, **named)
+
+        monkeypatch.setattr(owner, name, effect)
+
+    for name in ("claim", "record_listing", "mark_caught_up", "pin", "commit", "declare_lost"):
+        wrap(MemoryLedger, name)
+    for name in ("replace", "unlink", "mkdir"):
+        wrap(Path, name)
+    wrap(os, "link")
+    wrap(shutil, "rmtree")
+    wrap(tempfile, "mkstemp")
+    return counted
+
+
+def again(world: World) -> None:
+    """The same run: a retry, or Clear in the UI."""
+    world.run("run-1")
+
+
+def next_run(world: World) -> None:
+    """The next scheduled run."""
+    world.run("run-2")
+
+
+def steps_again(world: World) -> None:
+    """The steps of the old batch, if it was pinned, after the next run has taken its ranges over."""
+    world.run("run-2")
+    if world.ledger.batch(batch_id("p", LIVE, "dag", "run-1")):
+        world.run("run-1")
+
+
+def two_of_the_same(world: World) -> None:
+    """The same run twice at once."""
+    at_once(world, "run-1", "run-1")
+
+
+def two_runs(world: World) -> None:
+    """The same run and the next at once."""
+    at_once(world, "run-1", "run-2")
+
+
+def at_once(world: World, *runs: str) -> None:
+    def one(run: str) -> Committed | ShardlakeError | None:
+        try:
+            return world.run(run)[1]
+        except IngestError as exc:  # a retry is what makes up for these
+            return exc
+
+    with ThreadPoolExecutor(len(runs)) as pool:
+        for outcome in pool.map(one, runs):
+            assert not isinstance(outcome, ConflictError)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("go_on", [again, next_run, steps_again, two_of_the_same, two_runs])
+def test_a_run_interrupted_between_any_two_effects_is_gone_on_with(
+    make_world: MakeWorld, effects: Effects, go_on: Callable[[World], None]
+) -> None:
+    """A first run over a shard, its two children and another shard; both reshard and rest are left to later runs."""
+    stream = make_world(shards=2)
+    stream.produce(30)
+    stream.split(0)
+    stream.produce(30)
+
+    def fresh(name: str) -> World:
+        root = stream.root / name
+        root.mkdir(parents=True)
+        return replace(stream, root=root, ledger=MemoryLedger())
+
+    world = fresh("clean")
+    with effects.until(None):
+        world.run("run-1")
+    clean = list(effects.done)
+    assert {"claim", "record_listing", "mark_caught_up", "pin", "link", "replace", "commit", "rmtree"} <= set(clean)
+    for last in range(len(clean) + 1):
+        world = fresh(f"interrupted-{last}")
+        with effects.until(last):
+            world.run("run-1")
+        assert effects.done == clean[:last]
+        go_on(world)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("shardlake.lake.home._ABANDONED_S", 0)  # an hour later
+            world.run_until_caught_up()
+        assert_all_is_well(world)
+
+
+def assert_all_is_well(world: World) -> None:
+    world.assert_every_record_is_there_once()
+    assert sorted(FileKey.of(row.range).path for row in rows(world)) == [f"data/{path}" for path in world.files()]
+    assert {row.state for row in rows(world)} == {"committed"}
+    closed = {shard.shard_id for shard in world.kinesis.list_shards() if shard.closed}
+    chains = world.ledger.chains("p", LIVE)
+    assert {shard_id for shard_id, chain in chains.items() if chain.position is SHARD_END} == closed
+
+
+@pytest.mark.parametrize("go_on", [again, next_run])
+def test_a_run_interrupted_while_it_records_a_loss_is_gone_on_with(
+    world: World, effects: Effects, go_on: Callable[[World], None]
+) -> None:
+    world.settings["on_data_loss"] = "skip"
+    world.put(b"0")
+    world.run("run-0")
+    numbers = world.put(b"1", b"2", b"3")
+    world.plan("open")
+    world.trim(before=numbers[1])
+    lake, ledger = world.home.root, world.ledger
+    shutil.copytree(lake, world.root / "before the loss")
+
+    def interrupted(last: int | None) -> list[str]:
+        """What the run did before it was gone, from ledger and dataset as they were before the loss."""
+        shutil.rmtree(lake)
+        shutil.copytree(world.root / "before the loss", lake)
+        world.ledger = copy_of(ledger)
+        with effects.until(last):
+            world.run("run-1")
+        return list(effects.done)
+
+    clean = interrupted(None)
+    assert "declare_lost" in clean
+    for last in range(len(clean) + 1):
+        assert interrupted(last) == clean[:last]
+        go_on(world)
+        world.run_until_caught_up()
+        assert world.numbers()[1:] == [numbers[1].text, numbers[2].text]
+        lost, committed = rows(world)[1:]
+        assert (lost.state, lost.range.through) == ("lost", numbers[1].plus(-1))
+        assert (committed.state, committed.range.through) == ("committed", numbers[2])
+        markers = [str(path.relative_to(lake)) for path in lake.glob("_shardlake/lost/*/*")]
+        assert markers == [FileKey.of(lost.range).lost_marker]
+        assert world.home.names("_shardlake/tmp") == []
+
+
+def copy_of(ledger: Ledger) -> MemoryLedger:
+    """A ledger of the same id with the same rows."""
+    values = {name: value for name, value in vars(ledger).items() if name != "_lock"}
+    copied = MemoryLedger()
+    vars(copied).update(copy.deepcopy(values))
+    return copied
