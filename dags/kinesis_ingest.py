@@ -6,16 +6,12 @@ At parse time nothing but that file is read.
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
 
-from airflow.sdk import DAG, Asset, task
+from airflow.sdk import DAG, Asset, get_current_context, task
 
 from shardlake.airflow import tasks
 from shardlake.airflow.operators import FollowUpOperator, IngestOperator
 from shardlake.config import Pipeline, config_file, load_pipelines
-
-if TYPE_CHECKING:
-    from airflow.sdk.execution_time.context import OutletEventAccessors
 
 
 def ingest_dag(pipeline: Pipeline) -> DAG:
@@ -43,8 +39,8 @@ def ingest_dag(pipeline: Pipeline) -> DAG:
             return tasks.verify(pipeline.name)
 
         @task(task_id="commit", outlets=[committed])
-        def commit(*, outlet_events: OutletEventAccessors) -> None:
-            outlet_events[committed].extra = tasks.commit(pipeline.name)
+        def commit() -> None:
+            get_current_context()["outlet_events"][committed].extra = tasks.commit(pipeline.name)
 
         ingest = IngestOperator.partial(task_id="ingest", pipeline=pipeline.name).expand(group=plan())
         follow_up = FollowUpOperator(task_id="follow_up", pipeline=pipeline.name, trigger_dag_id=pipeline.dag_id)

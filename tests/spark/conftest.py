@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,7 +18,7 @@ from shardlake.batch import Steps
 from shardlake.config import Pipeline
 from shardlake.ledger.memory import MemoryLedger
 
-JOBS = Path(__file__).parents[2] / "jobs"
+INCLUDE = Path(__file__).parents[2] / "include"
 
 
 @pytest.fixture(scope="session")
@@ -35,8 +34,7 @@ def environment() -> Iterator[None]:
         patch.setenv("AWS_ACCESS_KEY_ID", "test")
         patch.setenv("AWS_SECRET_ACCESS_KEY", "test")
         patch.setenv("PYSPARK_PYTHON", sys.executable)
-        patch.setenv("PYTHONPATH", os.pathsep.join([str(JOBS.parent / "include"), str(JOBS)]))
-        patch.syspath_prepend(JOBS)
+        patch.setenv("PYTHONPATH", str(INCLUDE))
         yield
 
 

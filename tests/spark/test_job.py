@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import subprocess
@@ -35,11 +36,18 @@ ITEMS = [(f"plane-{n % 50}", b'{"n": %d}' % n) for n in range(3000)]
 
 
 def run_job(spark: SparkSession, plan: BatchPlan, ranges: list[int]) -> list[RangeReport]:
-    from ingest import ingest  # the job's folder is on the path of these tests only
-
     text = plan.to_text()
-    reports: list[RangeReport] = ingest(spark, text, digest(text), ranges)
+    reports: list[RangeReport] = load_job().ingest(spark, text, digest(text), ranges)
     return reports
+
+
+def load_job() -> Any:
+    spec = importlib.util.spec_from_file_location("ingest", Path(__file__).parents[2] / "jobs" / "ingest.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def test_a_batch_goes_through_spark_submit_to_its_commit_and_its_log_is_shown(steps: Callable[..., Steps]) -> None:

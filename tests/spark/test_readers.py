@@ -44,8 +44,10 @@ def with_pyarrow(data: Path, spark: SparkSession) -> tuple[list[str], set[Row]]:
 
 
 def with_duckdb(data: Path, spark: SparkSession) -> tuple[list[str], set[Row]]:
-    result = duckdb.sql(f"SELECT * FROM '{data}/**/*.parquet'")
-    return result.columns, {_row(dict(zip(result.columns, row, strict=True))) for row in result.fetchall()}
+    with duckdb.connect() as connection:
+        result = connection.execute(f"SELECT * FROM '{data}/**/*.parquet'")
+        columns = [name for name, *_ in result.description]
+        return columns, {_row(dict(zip(columns, row, strict=True))) for row in result.fetchall()}
 
 
 def with_polars(data: Path, spark: SparkSession) -> tuple[list[str], set[Row]]:

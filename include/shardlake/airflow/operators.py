@@ -59,7 +59,7 @@ class FollowUpOperator(TriggerDagRunOperator):
         trigger_dag_id: the DAG that this operator is in.
     """
 
-    operator_extra_links = ()  # the link to the triggered run logs an error for every run that triggers none
+    operator_extra_links: Any = ()  # the link to the triggered run logs an error for every run that triggers none
 
     def __init__(self, *, pipeline: str, trigger_dag_id: str, **kwargs: Any) -> None:
         super().__init__(trigger_dag_id=trigger_dag_id, skip_when_already_exists=True, **kwargs)

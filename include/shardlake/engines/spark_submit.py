@@ -40,7 +40,7 @@ class SparkSubmit:
         with tempfile.TemporaryDirectory(prefix="shardlake-") as scratch:
             package = zip_package(Path(scratch) / "shardlake.zip")
             environment = {"PYSPARK_PYTHON": sys.executable, **os.environ, **job.credentials}
-            self._process = subprocess.Popen(
+            process = self._process = subprocess.Popen(
                 self.arguments(job, package),
                 env=environment,
                 stdin=subprocess.DEVNULL,
@@ -51,10 +51,9 @@ class SparkSubmit:
                 start_new_session=True,
             )
             try:
-                assert self._process.stdout is not None
-                for line in self._process.stdout:
+                for line in process.stdout or ():
                     log(line.rstrip("\n"))
-                code = self._process.wait()
+                code = process.wait()
             finally:
                 self.cancel()
         if code != 0:
