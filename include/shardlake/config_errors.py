@@ -36,7 +36,7 @@ def _line(error: Any, where: str, raw: Mapping[str, Any], model: type[BaseModel]
     if path[-1] not in model.model_fields:
         return f"{where}, key {key}: unknown; allowed: {', '.join(n for n in model.model_fields if n != 'name')}"
     allowed = model.model_fields[path[-1]].description
-    if error["type"] == "missing":
+    if error["type"] == "missing" and location == path:
         return f"{where}, key {key}: missing; allowed: {allowed}"
     return f"{where}, key {key}: {_found(location, path, raw)}; allowed: {allowed}"
 

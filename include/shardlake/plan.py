@@ -104,7 +104,7 @@ class BatchPlan:
                         "groups": tuple(tuple(range_from_json(r) for r in group) for group in plan["groups"]),
                     }
                 )
-        except (KeyError, TypeError, ValueError) as exc:
+        except (KeyError, TypeError, ValueError, RecursionError) as exc:
             raise ConflictError(f"this is not a batch plan ({exc})", todo="Run the plan step again") from exc
         raise ConflictError(
             "a plan of another layout",

@@ -37,8 +37,11 @@ class LocalHome:
         with self.errors():
             control = self.path(CONTROL)
             there = next(folder for folder in (control, *control.parents) if folder.exists())
-            with tempfile.TemporaryFile(dir=there):
-                pass
+            try:
+                with tempfile.TemporaryFile(dir=there):
+                    pass
+            except FileNotFoundError as exc:  # the folder is there, but takes no files: /proc and its like
+                raise PermissionError(errno.EPERM, "takes no files", str(there)) from exc
 
     def read(self, key: str) -> str | None:
         """A control file's text, or None where there is none."""
