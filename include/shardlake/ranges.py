@@ -121,8 +121,8 @@ class SequenceRange:
         shard_id: the shard, as Kinesis names it.
         start: where the range begins; the position of the shard when the range was pinned.
         through: the last record, one seen when planning, or `SHARD_END`.
-        anchor: the record that reading has to find first, seen when planning: the start's own record for `AFTER n`
-            (it is dropped), else the first record of the range. None: no record is left before the shard's end.
+        anchor: the first record of the range, seen when planning right behind the start: reading has to find it first.
+            None: there is no record between the start and the shard's end.
 
     Raises:
         ValueError: the range holds nothing (`through` is not after `start`), or its anchor lies outside of it.

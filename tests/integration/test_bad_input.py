@@ -164,9 +164,11 @@ class TestStream:
         monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
         monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
         monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-        monkeypatch.setattr(
-            "shardlake.batch.Kinesis", lambda *arguments, session: Kinesis(*arguments, session=boto3.Session())
-        )
+
+        def with_a_session_of_its_own(stream: str, region: str, url: str | None, session: None) -> Kinesis:
+            return Kinesis(stream, region, url, session=boto3.Session())
+
+        monkeypatch.setattr("shardlake.batch.Kinesis", with_a_session_of_its_own)
         code, said = refusal(configured())
         assert code == 2
         assert "no AWS credentials for stream" in said

@@ -19,14 +19,14 @@ import pytest
 from click.testing import CliRunner
 
 from demo.java import java_home
-from shardlake.batch import Steps
+from shardlake.batch import Committed, Steps
 from shardlake.cli import command_line
 from shardlake.config import load_pipeline
 from shardlake.engines import IngestJob
 from shardlake.errors import IngestError
 from shardlake.ledger import Ledger, open_ledger
 from shardlake.names import LIVE
-from shardlake.plan import Run
+from shardlake.plan import BatchPlan, Run, Stream
 from support.command_line import CommandLine, entry_of, write_config
 from support.inline_engine import InlineEngine
 
@@ -107,7 +107,34 @@ class TestRun:
         *batches, last = shardlake.lines("run", "p", "--until-caught-up")
         assert len(batches) > 1
         assert re.fullmatch(rf"caught up: 200 rows, [0-9.]+ KiB in {len(batches)} batches", last)
+        assert {shard["state"] for shard in shardlake.json("status", "p")["shards"]} == {"finished", "idle"}
         world.assert_every_record_is_there_once()
+
+    @pytest.mark.parametrize(
+        ("batches", "count"),
+        [
+            pytest.param([(0, False, 5), (1, False, 3), (2, False, 0)], 3, id="until nothing is found"),
+            pytest.param([(0, False, 5), (59_999, False, 3), (60_000, False, 2)], 3, id="until a minute has passed"),
+            pytest.param([(0, True, 5), (90_000, True, 5), (95_000, False, 2)], 3, id="while records are left behind"),
+            pytest.param([(0, True, 0), (1, False, 0)], 2, id="past a loss without records behind it"),
+            pytest.param([(0, False, 0)], 1, id="at once"),
+        ],
+    )
+    def test_until_caught_up_goes_on(
+        self, shardlake: CommandLine, monkeypatch: pytest.MonkeyPatch, batches: list[tuple[int, bool, int]], count: int
+    ) -> None:
+        left = [*batches, (10**9, False, 0)]
+
+        def run(steps: Steps, run: Run, *_: object) -> tuple[BatchPlan, Committed | None]:
+            at_ms, behind, rows = left.pop(0)
+            stream = Stream("s", "arn", 0, 0, "us-east-1", None)
+            plan = BatchPlan(run.run_id, "p", LIVE, run, stream, "/lake", "l", at_ms, behind, ())
+            return plan, Committed(run.run_id, "p", [], rows, 0) if rows else None
+
+        monkeypatch.setattr(Steps, "run", run)
+        result = shardlake("run", "p", "--until-caught-up", "--json")
+        assert (result.exit_code, len(batches) + 1 - len(left)) == (0, count)
+        assert [batch["rows"] for batch in json.loads(result.stdout)] == [rows for *_, rows in batches if rows]
 
     def test_shows_the_tail_of_the_log_of_an_engine_that_failed(self, shardlake: CommandLine, world: World) -> None:
         world.produce(10)
@@ -163,7 +190,7 @@ class TestPlan:
         header, row, last = shardlake.lines("plan", "p", "--dry-run")
         assert header.split() == ["shard", "start", "through", "range"]
         assert row.split() == [SHARD_0, "AT", first[0].text, first[1].text, "new"]
-        assert last == "it would reach the tip of every shard"
+        assert last == "it would catch up with the stream, but for its last minute at most"
         assert list(world.root.iterdir()) == []
 
     def test_json_tells_new_ranges_from_open_ones(self, shardlake: CommandLine, world: World) -> None:
@@ -202,7 +229,10 @@ class TestPlan:
         assert state() == before
 
     def test_says_when_nothing_is_there(self, shardlake: CommandLine) -> None:
-        assert shardlake.lines("plan", "p", "--dry-run") == ["nothing to read", "it would reach the tip of every shard"]
+        assert shardlake.lines("plan", "p", "--dry-run") == [
+            "nothing to read",
+            "it would catch up with the stream, but for its last minute at most",
+        ]
 
     def test_only_looks(self, shardlake: CommandLine, world: World) -> None:
         result = shardlake("plan", "p")

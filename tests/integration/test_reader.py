@@ -226,6 +226,16 @@ class TestLoss:
         with pytest.raises(DataLossError, match="found nothing left"):
             read(world, at(numbers[0], SHARD_END))
 
+    def test_the_horizon_decides_where_a_trimmed_position_answers_with_empty_pages(
+        self, world: World, no_waiting: None
+    ) -> None:
+        numbers = world.put(*records(3))
+        world.trim(before=numbers[1])
+        world.control(retention_behaviour="empty-pages", reset_stats=True)
+        with pytest.raises(DataLossError, match=f"found {numbers[1]} as the oldest record left"):
+            read(world, at(numbers[0], numbers[2]))
+        assert world.calls() == {"GetShardIterator": 2, "GetRecords": 11, "records": 2}
+
     def test_a_record_before_the_range_may_be_gone(self, world: World, trimming: str) -> None:
         numbers = world.put(*records(6))
         world.trim(before=numbers[3])
@@ -233,9 +243,9 @@ class TestLoss:
 
     def test_a_gap_between_two_pages_that_trimming_has_overtaken_is_a_loss(self, world: World, trimming: str) -> None:
         old = world.put(*records(4))
-        world.advance(hours=3)
+        world.advance(hours=13)
         young = world.put(*records(2))
-        world.advance(hours=20)
+        world.advance(hours=10)
         world.control(page_limit=2)
         pages = read_range(world.kinesis, at(old[0], young[1]), DAY_MS)
         assert next(pages).sequence_numbers == texts(old[:2])

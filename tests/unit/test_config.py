@@ -112,7 +112,7 @@ class TestPipeline:
 
     def test_never_changes(self, load: Load) -> None:
         with pytest.raises(ValueError, match="Instance is frozen"):
-            load().stream = "other"
+            load().stream = "other"  # type: ignore[misc]
 
     def test_an_entry_goes_before_the_defaults(self, file: Path) -> None:
         file.write_text(
@@ -390,6 +390,9 @@ class TestDatasets:
         assert len(load_pipelines(file, {})) == 2
 
 
+TOP_LEVEL = "the top level: expected the keys pipelines and, optionally, defaults, found "
+
+
 class TestFile:
     def test_is_the_one_named_else_the_environments_else_the_one_beside_the_package(
         self, monkeypatch: pytest.MonkeyPatch
@@ -406,10 +409,10 @@ class TestFile:
     @pytest.mark.parametrize(
         ("text", "said"),
         [
-            ("", "the top level: expected the keys pipelines and, optionally, defaults, found nothing"),
-            ("- p", "the top level: expected the keys pipelines and, optionally, defaults, found a list"),
-            ("p: 1", "the top level: expected the keys pipelines and, optionally, defaults, found p"),
-            ("pipelines: {}\nx: 1", "the top level: expected the keys pipelines and, optionally, defaults, found pipelines, x"),
+            ("", TOP_LEVEL + "nothing"),
+            ("- p", TOP_LEVEL + "a list"),
+            ("p: 1", TOP_LEVEL + "p"),
+            ("pipelines: {}\nx: 1", TOP_LEVEL + "pipelines, x"),
             ("pipelines: []", "pipelines: expected a mapping, found a list"),
             ("pipelines: 0", "pipelines: expected a mapping, found a number"),
             ("defaults: no\npipelines: {}", "defaults: expected a mapping, found true or false"),
@@ -420,8 +423,8 @@ class TestFile:
             ("a: 1\nb: {c: 1}\na: 2", "not valid YAML, line 3: key 'a' stands twice"),
             ("a: &x 1\nb: *x", "not valid YAML, line 2: anchors and aliases are not allowed; what entries share goes"
                 " under defaults:"),
-            ("a: !!python/object/apply:os.system [id]", "not valid YAML, line 1: could not determine a constructor for the"
-                " tag 'tag:yaml.org,2002:python/object/apply:os.system'"),
+            ("a: !!python/object/apply:os.system [id]", "not valid YAML, line 1: could not determine a constructor"
+                " for the tag 'tag:yaml.org,2002:python/object/apply:os.system'"),
             ("a: 2026-13-45", "not valid YAML, a date or number cannot be read (month must be in 1..12)"),
             ("[" * 9_999, "not valid YAML, it is nested too deeply"),
             ("a: \0", "not valid YAML, character 4 is not allowed: special characters are not allowed"),

@@ -66,7 +66,11 @@ def _print(seen: Preview, on_data_loss: str) -> None:
         print_table(["shard", "start", "through", "range"], rows)
     else:
         click.echo("nothing to read")
-    click.echo("records would be left behind it" if seen.behind else "it would reach the tip of every shard")
+    click.echo(
+        "records would be left behind it"
+        if seen.behind
+        else "it would catch up with the stream, but for its last minute at most"
+    )
     if on_data_loss == "skip":
         for loss in seen.losses:
             click.echo(f"would be recorded as lost: {loss}")
