@@ -89,6 +89,16 @@ class HookedKinesis(Kinesis):
         return super().get_records(iterator, limit)
 
 
+class AncientKinesis(Kinesis):
+    """A client for which every record arrived long ago when it is asked for one that arrived later."""
+
+    def __init__(self, world: World) -> None:
+        self.__dict__.update(world.kinesis.__dict__)
+
+    def iterator_from_time(self, shard_id: str, at_ms: int) -> str:
+        return self.iterator_at_horizon(shard_id)
+
+
 class TestTrimHorizon:
     def test_a_full_shard_begins_at_its_oldest_record(self, world: World) -> None:
         numbers = world.put(b"0", b"1", b"2")
@@ -364,6 +374,32 @@ class TestLimits:
             numbers += world.put(b"x")
             world.advance(seconds=600)
         assert only(world.plan()).through == numbers[2]  # minutes 0, 10 and 20; what arrived at 30 came a moment later
+
+    @pytest.mark.parametrize("window", ["10m", "1h"])
+    def test_a_probe_that_gives_records_before_the_position_does_not_move_the_end_back(
+        self, make_world: MakeWorld, window: str
+    ) -> None:
+        # Arrival times are neither exact nor ordered.
+        world = make_world(max_window=window)
+        numbers = world.put(*[b"x"] * 1000)
+        world.run()
+        numbers += world.put(*[b"x"] * 2000)
+        world.advance(seconds=1800)
+        world.put(b"x")
+        world.control(page_limit=900)
+        assert only(world.plan("run-2", AncientKinesis(world))).through == numbers[999 + 899]
+
+    def test_a_closed_shard_is_read_window_after_window_too(self, make_world: MakeWorld) -> None:
+        world = make_world(max_window="10m")
+        for _ in range(4):
+            world.produce(1500)
+            world.advance(seconds=700)
+        world.split(0)
+        ends = []
+        while not ends or world.chain().position is not SHARD_END:
+            ends.append(only(world.run(f"run-{len(ends)}")[0]).through)
+        assert [end is SHARD_END for end in ends] == [False, False, False, True]
+        world.assert_every_record_is_there_once()
 
     def test_a_gap_longer_than_the_window_is_stepped_over(self, make_world: MakeWorld) -> None:
         world = make_world(max_window="1m")
