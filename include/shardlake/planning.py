@@ -7,6 +7,7 @@ batch.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
 from dataclasses import asdict, replace
 from math import ceil
@@ -14,7 +15,9 @@ from math import ceil
 from shardlake.config import Pipeline
 from shardlake.errors import ConflictError, ShardlakeError, most_severe
 from shardlake.kinesis.client import Kinesis
+from shardlake.kinesis.failures import ShardGoneError
 from shardlake.kinesis.start import oldest_lasting
+from shardlake.kinesis.through import Trimmed
 from shardlake.lake.home import LocalHome
 from shardlake.lake.owner import check_owner, claim_dataset, refuse_other
 from shardlake.ledger import Identity, Ledger
@@ -23,6 +26,7 @@ from shardlake.losses import loss_of, lost_range, rest_of, write_markers
 from shardlake.names import LIVE, batch_directory, batch_id
 from shardlake.plan import BatchPlan, Run
 from shardlake.ranges import SequenceRange
+from shardlake.shards import Shard
 from shardlake.survey import Look, Survey, Surveyor
 
 MAX_GROUPS = 1024
@@ -127,7 +131,7 @@ class Planner:
         """Under `on_data_loss: skip`, the looks behind what is lost, which is recorded; else the looks as they are."""
         if self._pipeline.on_data_loss == "skip":
             looks = [self._past_loss(draft, surveyor, look) for look in looks]
-            write_markers(self._ledger, self._home, draft)
+        write_markers(self._ledger, self._home, draft)
         return list(looks)
 
     def _past_loss(self, draft: BatchPlan, surveyor: Surveyor, look: Look) -> Look:
@@ -135,23 +139,26 @@ class Planner:
 
         An open range keeps its end: what is left of it is open again, from the first record that lasts.
         """
+        shard = look.shard
         while look.trimmed:
-            trimmed = look.trimmed
-            if trimmed.oldest:
-                retention_ms = draft.stream.retention_ms
-                oldest = oldest_lasting(self._kinesis, look.shard.shard_id, retention_ms) or trimmed.oldest
-                trimmed = replace(trimmed, oldest=max(oldest, trimmed.oldest))
-            lost = lost_range(look.chain, trimmed)
+            lost = lost_range(look.chain, self._up_to_what_lasts(draft, shard, look.trimmed))
             if lost is None:
                 return replace(look, trimmed=None)
-            rest = rest_of(look.chain, lost)
             try:
-                self._ledger.declare_lost(*self._scope, draft.batch_id, lost, rest)
+                self._ledger.declare_lost(*self._scope, draft.batch_id, lost, rest_of(look.chain, lost))
             except ConflictError:  # another run was quicker, and knows where the loss ends
                 return replace(look, trimmed=None, behind=True)
-            chain = self._ledger.chains(*self._scope)[look.shard.shard_id]
-            look = surveyor.look(look.shard, chain)
+            look = surveyor.look(shard, self._ledger.chains(*self._scope)[shard.shard_id])
         return look
+
+    def _up_to_what_lasts(self, draft: BatchPlan, shard: Shard, trimmed: Trimmed) -> Trimmed:
+        """The loss up to a record that will not be gone before it is read, or no shard could be caught up with."""
+        if trimmed.oldest is None:
+            return trimmed
+        with contextlib.suppress(ShardGoneError):
+            lasting = oldest_lasting(self._kinesis, shard.shard_id, draft.stream.retention_ms)
+            return replace(trimmed, oldest=max(trimmed.oldest, lasting or trimmed.oldest))
+        return trimmed
 
 
 def _proposal(draft: BatchPlan, looks: list[Look]) -> tuple[BatchPlan, list[SequenceRange]]:

@@ -89,12 +89,13 @@ class Surveyor:
         known = self._ledger.shards(self._draft.pipeline)
         chains = self._ledger.chains(self._draft.pipeline, self._draft.namespace)
         listed = self._kinesis.list_shards()
-        shards = known | merge_listing(known, listed)
         openings = self._open([shard for shard in listed if shard.shard_id not in chains], self._policy(bool(known)))
+        listed = [shard for shard in listed if shard.shard_id in chains or shard.shard_id in openings]
         chains |= {
             shard_id: Chain(shard_id, opening.position, None, self._draft.planned_at_ms if opening.caught_up else None)
             for shard_id, opening in openings.items()
         }
+        shards = known | merge_listing(known, listed)
         return Survey(listed, openings, _side_by_side(lambda it: self.look(*it), _unfinished(shards, chains)))
 
     def look(self, shard: Shard, chain: Chain) -> Look:
@@ -143,9 +144,17 @@ class Surveyor:
         return self._start.at_ms
 
     def _open(self, shards: list[Shard], policy: StartPolicy) -> dict[str, Opening]:
+        """Where the chains of new shards begin; a shard that has left the stream meanwhile is none."""
         now_ms, retention_ms = self._draft.planned_at_ms, self._draft.stream.retention_ms
-        openings = _side_by_side(lambda it: resolve(self._kinesis, it, policy, now_ms, retention_ms), shards)
-        return {shard.shard_id: opening for shard, opening in zip(shards, openings, strict=True)}
+
+        def opening(shard: Shard) -> Opening | None:
+            try:
+                return resolve(self._kinesis, shard, policy, now_ms, retention_ms)
+            except ShardGoneError:
+                return None
+
+        found = zip(shards, _side_by_side(opening, shards), strict=True)
+        return {shard.shard_id: opening for shard, opening in found if opening}
 
 
 def _unfinished(shards: dict[str, Shard], chains: dict[str, Chain]) -> list[tuple[Shard, Chain]]:

@@ -73,7 +73,9 @@ def caught_up(deployment: Deployment, wait: Wait) -> CaughtUp:
             return False
         last = done[-1]
         instances = airflow.api.task_instances(DAG, last["dag_run_id"])
-        return last["state"] == "failed" or [i["state"] for i in instances if i["task_id"] == "follow_up"] == ["skipped"]
+        return last["state"] == "failed" or [i["state"] for i in instances if i["task_id"] == "follow_up"] == [
+            "skipped"
+        ]
 
     wait(lambda: DAG in {dag["dag_id"] for dag in airflow.api.dags()}, 30)
     wait(is_over, 120)
@@ -94,9 +96,7 @@ class TestRecovery:
             (datetime.fromisoformat(run["start_date"]), datetime.fromisoformat(run["end_date"]))
             for run in caught_up.runs
         ]
-        gaps_s = [
-            (start - end).total_seconds() for (_, end), (start, _) in zip(times, times[1:], strict=False)
-        ]
+        gaps_s = [(start - end).total_seconds() for (_, end), (start, _) in zip(times, times[1:], strict=False)]
         assert all(0 <= gap_s < 10 for gap_s in gaps_s), gaps_s
 
     def test_every_record_is_there_once(self, caught_up: CaughtUp) -> None:

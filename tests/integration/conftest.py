@@ -207,7 +207,18 @@ def shared_client(shared_kinesis: LocalKinesis) -> Any:
 def shared_session() -> Callable[..., Kinesis]:
     """Makes clients of ours in one boto3 session: a new one for each takes longer than most tests."""
     shared = boto3.Session()
-    return functools.cache(lambda *arguments, session=None: Kinesis(*arguments, session=session or shared))
+
+    @functools.cache
+    def client(
+        stream: str,
+        region: str,
+        endpoint_url: str | None,
+        attempts: int = 5,
+        session: boto3.Session | None = None,
+    ) -> Kinesis:
+        return Kinesis(stream, region, endpoint_url, attempts, session or shared)
+
+    return client
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""A run like the demo's, on some of its flights: what audit and the demo's check say of it, whole and with a file gone."""
+"""A run like the demo's, on some of its flights: what audit and the demo's check say when a file is gone."""
 
 from __future__ import annotations
 

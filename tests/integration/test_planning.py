@@ -1,4 +1,4 @@
-"""Planning against the local Kinesis: where chains begin, where ranges end, what it costs, and what is told of losses."""
+"""Planning against the local Kinesis: where chains begin, where ranges end, what it costs, and what losses are told."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from shardlake.ledger import LedgerRange
 from shardlake.ledger.memory import MemoryLedger
 from shardlake.names import LIVE
 from shardlake.plan import BatchPlan, Run
-from shardlake.ranges import SHARD_END, SequenceNumber, SequenceRange, Start
+from shardlake.ranges import SHARD_END, SequenceNumber, SequenceRange, Start, Through
 from shardlake.shards import Shard
 
 if TYPE_CHECKING:
@@ -395,7 +395,7 @@ class TestLimits:
             world.produce(1500)
             world.advance(seconds=700)
         world.split(0)
-        ends = []
+        ends: list[Through] = []
         while not ends or world.chain().position is not SHARD_END:
             ends.append(only(world.run(f"run-{len(ends)}")[0]).through)
         assert [end is SHARD_END for end in ends] == [False, False, False, True]
@@ -434,7 +434,7 @@ class TestLimits:
     def test_a_backlog_of_bursts_is_not_taken_one_burst_at_a_time(self, make_world: MakeWorld) -> None:
         world = make_world()
         for _ in range(16):
-            world.put(*[b"x"] * 1200)
+            world.put(*[b"x" * 1000] * 1200)
             world.advance(seconds=60)
         assert world.run_until_caught_up() <= 3
         assert len(world.numbers()) == 16 * 1200
@@ -446,12 +446,48 @@ class TestLimits:
         for _ in range(30):
             world.produce(100)
             world.advance(seconds=600)
-        behind = []
+        behind: list[bool] = []
         while (batch := world.run(f"run-{len(behind)}"))[1]:
             behind.append(batch[0].behind)
         assert behind == [True, True, True, True, False]
         assert not batch[0].behind
         world.assert_every_record_is_there_once()
+
+
+class TestListing:
+    @pytest.fixture
+    def world(self, make_world: MakeWorld) -> World:
+        return make_world(shards=2500)
+
+    def test_all_pages_of_a_listing_are_read(self, world: World) -> None:
+        assert [shard.shard_id for shard in world.kinesis.list_shards()] == [shard_id(n) for n in range(2500)]
+        assert world.server.stats()["operations"]["ListShards"] == 3
+
+    def test_a_listing_that_outlives_its_token_begins_again(self, world: World) -> None:
+        pauses = iter([0, 301])
+        kinesis = SlowListing(world, lambda: world.advance(seconds=next(pauses, 0)))
+        assert [shard.shard_id for shard in kinesis.list_shards()] == [shard_id(n) for n in range(2500)]
+
+    def test_a_listing_that_always_outlives_its_token_fails(self, world: World) -> None:
+        kinesis = SlowListing(world, lambda: world.advance(seconds=301))
+        with pytest.raises(UnavailableError, match="took longer than its page token lives, 3 times"):
+            kinesis.list_shards()
+
+
+class SlowListing(Kinesis):
+    """A client that takes its time before each page of a listing."""
+
+    def __init__(self, world: World, pause: Callable[[], None]) -> None:
+        self.__dict__.update(world.kinesis.__dict__)
+        real = self._client
+
+        class Client:
+            @staticmethod
+            def list_shards(**request: object) -> object:
+                pause()
+                return real.list_shards(**request)
+
+        self._client = Client()
 
 
 class TestGroups:
@@ -620,6 +656,23 @@ class TestReshards:
         assert [row.range.through for row in lost(world)] == [SHARD_END]
         assert only(world.plan("run-5")) == SequenceRange(shard_id(1), at(number), number, number)
 
+    def test_a_shard_that_goes_before_its_first_record_is_found_is_none_and_its_children_are_read(
+        self, world: World
+    ) -> None:
+        world.put(b"parent")
+        world.split(0)
+        (number,) = world.put(b"child", shard=1)
+        calls: list[None] = []
+
+        def expire() -> None:
+            calls.append(None)
+            if len(calls) == 2:
+                world.trim(shard=0)
+
+        plan = world.plan("run-1", HookedKinesis(world, expire))
+        assert only(plan) == SequenceRange(shard_id(1), at(number), number, number)
+        assert set(world.ledger.shards("p")) == {shard_id(1), shard_id(2)}
+
     def test_a_shard_that_goes_between_listing_and_looking_waits_for_the_next_listings(self, world: World) -> None:
         world.put(b"parent")
         world.run()
@@ -786,6 +839,17 @@ class TestLosses:
         marker.unlink()
         world.plan("run-3")
         assert marker.read_text() == text
+
+    def test_a_marker_is_written_also_once_the_loss_is_to_fail_again(self, world: World) -> None:
+        numbers = world.put(b"1", b"2")
+        world.trim(before=numbers[1])
+        world.settings["on_data_loss"] = "skip"
+        world.plan("run-2")
+        (marker,) = world.home.path("_shardlake/lost").glob("*/*")
+        marker.unlink()
+        world.settings["on_data_loss"] = "fail"
+        world.plan("run-3")
+        assert marker.exists()
 
     def test_a_run_that_was_quicker_with_the_loss_is_left_to_it(
         self, world: World, monkeypatch: pytest.MonkeyPatch

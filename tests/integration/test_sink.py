@@ -25,7 +25,7 @@ from shardlake.lake.parquet import write_range
 from shardlake.ledger import Contents
 from shardlake.names import FileKey
 from shardlake.plan import BatchPlan
-from shardlake.ranges import SequenceRange
+from shardlake.ranges import SequenceNumber, SequenceRange
 from shardlake.sinks.parquet import ParquetSink
 
 if TYPE_CHECKING:
@@ -115,9 +115,9 @@ class TestWrite:
         world, plan, range_ = planned
         write(world, plan, range_)
         _, other = longer(world, plan, range_)
-        later = SequenceRange(
-            range_.shard_id, replace(range_.start, number=range_.start.number.plus(1)), other.through, range_.through
-        )  # type: ignore[arg-type]
+        assert isinstance(range_.through, SequenceNumber)
+        start = replace(range_.start, number=range_.start.number.plus(1))
+        later = SequenceRange(range_.shard_id, start, other.through, range_.through)
         with pytest.raises(ConflictError, match="a second file holds records of range"):
             write(world, replace(plan, groups=((later,),)), later)
 
@@ -284,7 +284,7 @@ class TestVerify:
         world = make_world(shards=2)
         world.produce(20)
         plan = world.plan()
-        first, second = plan.ranges
+        _first, second = plan.ranges
         write(world, plan, second)
         found = ParquetSink(world.home).verify(plan, plan.ranges)
         assert [type(each) for each in found.values()] == [IngestError, Contents]

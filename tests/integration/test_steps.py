@@ -1,4 +1,4 @@
-"""Plan, ingest, verify, commit: run again at any time, interrupted anywhere, by one or two at once, each record once."""
+"""Plan, ingest, verify, commit: run again at any time, interrupted anywhere, by two at once: each record once."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ class TestOneBadShard:
         world = make_world(shards=2)
         world.produce(60)
         plan = world.plan()
-        bad = list(plan.ranges)[0]
+        bad = next(iter(plan.ranges))
         blocked = world.home.path(FileKey.of(bad).directory)
         blocked.parent.mkdir()
         blocked.touch()

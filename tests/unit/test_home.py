@@ -6,7 +6,7 @@ import errno
 import os
 import stat
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -67,7 +67,7 @@ class TestPublish:
 
 
 @pytest.fixture
-def effects(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, str]]]:
+def effects(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     """What is done to the disk, in order: ("sync", path), ("link", path), ("rename", path), ("mkdir", path)."""
     done: list[tuple[str, str]] = []
     link, fsync, replace, mkdir = os.link, os.fsync, Path.replace, Path.mkdir
@@ -87,7 +87,7 @@ def effects(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, str]]]:
     monkeypatch.setattr(os, "fsync", synced)
     monkeypatch.setattr(Path, "replace", lambda p, target: recorded("rename", target, lambda: replace(p, target)))
     monkeypatch.setattr(Path, "mkdir", lambda p, *a, **k: recorded("mkdir", p, lambda: mkdir(p, *a, **k)))
-    yield done
+    return done
 
 
 class TestPowerLoss:

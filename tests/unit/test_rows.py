@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -48,8 +49,8 @@ def test_the_checksum_does_not_depend_on_how_rows_are_cut(some: list[Row], data:
     cuts = sorted(data.draw(st.lists(st.integers(0, len(some)), max_size=4)))
     bounds = [0, *cuts, len(some)]
     whole = batch(some)
-    slices = [whole.slice(begin, end - begin) for begin, end in zip(bounds, bounds[1:], strict=False)]
-    copies = [batch(some[begin:end]) for begin, end in zip(bounds, bounds[1:], strict=False)]
+    slices = [whole.slice(begin, end - begin) for begin, end in itertools.pairwise(bounds)]
+    copies = [batch(some[begin:end]) for begin, end in itertools.pairwise(bounds)]
     assert checksum(*slices) == checksum(*copies) == checksum(whole)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -84,7 +84,10 @@ def _summary(plan: BatchPlan, files: Mapping[str, str]) -> str:
 
 def _state(report: Any, verification: Any) -> tuple[str, int | None, int | None]:
     """What is known of a range, its rows and its bytes: the store's word before that of the job's report."""
-    for said, state in ((verification and (verification.get("contents") or verification), "verified"), (report, "published")):
+    for said, state in (
+        (verification and (verification.get("contents") or verification), "verified"),
+        (report, "published"),
+    ):
         if said:
             failed = said.get("error") and f"{said['error']}: {said['message']}"
             return failed or state, said.get("rows"), said.get("bytes")
