@@ -17,7 +17,7 @@ from shardlake.kinesis.failures import (
 
 
 def translation(exc: Exception) -> ShardlakeError:
-    with pytest.raises(ShardlakeError) as caught, translated("clicks", "of region eu-west-1"):
+    with pytest.raises(ShardlakeError) as caught, translated("clicks", "https://kinesis.eu-west-1.amazonaws.com"):
         raise exc
     assert caught.value.__cause__ is exc
     return caught.value
@@ -25,7 +25,7 @@ def translation(exc: Exception) -> ShardlakeError:
 
 def reply(code: str, message: str = "said so", status: int = 400) -> botocore.exceptions.ClientError:
     response = {"Error": {"Code": code, "Message": message}, "ResponseMetadata": {"HTTPStatusCode": status}}
-    return botocore.exceptions.ClientError(response, "GetRecords")  # type: ignore[arg-type]
+    return botocore.exceptions.ClientError(response, "GetRecords")
 
 
 @pytest.mark.parametrize(
@@ -80,8 +80,8 @@ def test_errors_that_pass_are_told_from_those_that_do_not() -> None:
 def test_a_missing_stream_is_told_with_where_it_was_looked_for() -> None:
     error = translation(reply("ResourceNotFoundException", "Stream clicks under account 1 not found."))
     assert str(error) == (
-        "stream clicks is not there, at of region eu-west-1: found Stream clicks under account 1 not found."
-        ". Check stream, region and account"
+        "stream clicks is not there, at https://kinesis.eu-west-1.amazonaws.com:"
+        " found Stream clicks under account 1 not found. Check stream, region and account"
     )
 
 

@@ -58,10 +58,12 @@ class Kinesis:
             connect_timeout=5,
             read_timeout=30,
         )
+        self._endpoint = endpoint_url or region
         with self._errors():
             self._client = (session or boto3.Session()).client(
                 "kinesis", region_name=region, endpoint_url=endpoint_url, config=config
             )
+        self._endpoint = endpoint_url or self._client.meta.endpoint_url
 
     def describe(self) -> tuple[Stream, int]:
         """The stream's ARN, creation time and retention; and the service's time, milliseconds since the epoch."""
@@ -138,7 +140,7 @@ class Kinesis:
         )
 
     def _errors(self) -> contextlib.AbstractContextManager[None]:
-        return translated(self.stream_name, self.endpoint_url or f"of region {self.region}")
+        return translated(self.stream_name, self._endpoint)
 
 
 def _epoch_ms(at: datetime) -> int:

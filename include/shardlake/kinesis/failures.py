@@ -109,7 +109,7 @@ def _of_reply(exc: botocore.exceptions.ClientError, stream: str, where: str) -> 
             return ShardGoneError(said)
         case "ResourceNotFoundException":
             todo = "Check stream, region and account"
-            return ConfigError(f"stream {stream} is not there (endpoint {where})", found=message, todo=todo)
+            return ConfigError(f"stream {stream} is not there, at {where}", found=message, todo=todo)
         case "ExpiredTokenException":  # a step run again gets itself new ones
             return UnavailableError(said, todo="The AWS credentials have expired: run the step again with new ones")
     if code in _REFUSED:
