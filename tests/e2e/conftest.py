@@ -137,7 +137,7 @@ def get() -> Callable[..., tuple[int, str]]:
     """GET a URL with a bearer token, if one is given: the status and the body."""
 
     def get(url: str, token: str = "") -> tuple[int, str]:
-        request = Request(url, headers={"Authorization": f"Bearer {token}"} if token else {})
+        request = Request(url, headers={"Authorization": f"Bearer {token}"} if token else {})  # noqa: S310 -- always http
         try:
             with _OPENER.open(request, timeout=30) as response:
                 return response.status, response.read().decode()

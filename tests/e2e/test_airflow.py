@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import shutil
 from collections.abc import Callable
@@ -16,8 +17,9 @@ import pytest
 from shardlake.names import LIVE, batch_directory, batch_id
 
 if TYPE_CHECKING:
-    from demo.airflow_home import Airflow
     from tests.e2e.conftest import Deployment
+
+    from demo.airflow_home import Airflow
 
 pytestmark = pytest.mark.slow
 
@@ -96,7 +98,7 @@ class TestRecovery:
             (datetime.fromisoformat(run["start_date"]), datetime.fromisoformat(run["end_date"]))
             for run in caught_up.runs
         ]
-        gaps_s = [(start - end).total_seconds() for (_, end), (start, _) in zip(times, times[1:], strict=False)]
+        gaps_s = [(start - end).total_seconds() for (_, end), (start, _) in itertools.pairwise(times)]
         assert all(0 <= gap_s < 10 for gap_s in gaps_s), gaps_s
 
     def test_every_record_is_there_once(self, caught_up: CaughtUp) -> None:

@@ -7,13 +7,14 @@ import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import quote
 
 from shardlake.errors import ShardlakeError
 from shardlake.plan import BatchPlan, range_to_json
 
 _STYLE = """
 :root { color-scheme: light dark; font: 15px/1.45 system-ui, sans-serif }
-body { margin: 2rem auto; max-width: 72rem; padding: 0 1rem }
+body { margin: 2rem auto; max-width: 92rem; padding: 0 1rem }
 h1 { font-size: 1.3rem; overflow-wrap: anywhere }
 table { border-collapse: collapse; width: 100% }
 th, td { border-bottom: 1px solid #8886; padding: .35rem .6rem; text-align: left; vertical-align: top }
@@ -66,11 +67,12 @@ def _summary(plan: BatchPlan, files: Mapping[str, str]) -> str:
         _row(range_.shard_id, f"{range_.start}", f"{range_.through}", count, size, state)
         for range_, state, count, size in found
     ]
+    planned_at = datetime.fromtimestamp(plan.planned_at_ms // 1000, UTC)
     facts = {
         "Pipeline": plan.pipeline,
         "Stream": plan.stream.arn,
         "Dataset": plan.dataset,
-        "Planned": f"{datetime.fromtimestamp(plan.planned_at_ms // 1000, UTC):%Y-%m-%d %H:%M:%S} UTC, the service's time",
+        "Planned": f"{planned_at:%Y-%m-%d %H:%M:%S} UTC, the service's time",
         "Content": f"{len(found)} ranges, {sum(count or 0 for *_, count, _ in found):,} rows,"
         f" {sum(size or 0 for *_, size in found):,} bytes",
         "After it": "more records were there: the next run follows at once" if plan.behind else "nothing was left",
@@ -79,7 +81,11 @@ def _summary(plan: BatchPlan, files: Mapping[str, str]) -> str:
     losses = "".join(f"<p class=bad>Left out: {_text(loss)}</p>" for loss in plan.losses)
     head = "<tr><th>Shard<th>From<th>Through<th class=number>Rows<th class=number>Bytes<th>State"
     hint = f"<p>What is committed is told by the ledger: <code>shardlake ranges {_text(plan.pipeline)}</code></p>"
-    return f"<dl>{listed}</dl>{losses}<table>{head}{''.join(rows)}</table>{hint}"
+    back = f"../../dags/{quote(plan.run.dag_id, safe='')}/runs/{quote(plan.run.run_id, safe='')}"
+    return (
+        f'<p><a href="{_text(back)}">The run in Airflow</a></p><dl>{listed}</dl>{losses}'
+        f"<table>{head}{''.join(rows)}</table>{hint}"
+    )
 
 
 def _state(report: Any, verification: Any) -> tuple[str, int | None, int | None]:

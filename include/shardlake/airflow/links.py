@@ -29,7 +29,7 @@ class BatchLink(BaseOperatorLink):
     name = "Batch"
 
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
-        """The page of the run's batch, on whichever host the UI is seen on; below the base URL's path, if it has one."""
+        """The page of the run's batch, below the path of the base URL, on whichever host the UI is seen on."""
         base = urlsplit(conf.get("api", "base_url", fallback="/")).path.rstrip("/")
         return f"{base}{PREFIX}/{quote(ti_key.dag_id, safe='')}/{quote(ti_key.run_id, safe='')}"
 
