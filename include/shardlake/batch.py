@@ -102,10 +102,13 @@ class Steps:
             raise (report and error_of_report(report)) or exc from exc
 
     def verify(self, batch_id: str) -> Mapping[SequenceRange, Contents | ShardlakeError]:
-        """Find out from the store which ranges hold; what was reported does not count. Commit takes it from here."""
+        """Find out from the store which ranges hold; what was reported does not count. Commit takes it from here.
+
+        A range that is committed holds as the ledger says; its file is not looked at again.
+        """
         plan = self.pinned(batch_id)
         committed = self.ledger.committed(plan)
-        verified = self._sink.verify(plan, [range_ for range_ in plan.ranges if range_ not in committed])
+        verified = committed | self._sink.verify(plan, [range_ for range_ in plan.ranges if range_ not in committed])
         self.home.replace(f"{batch_directory(batch_id)}/verified.json", _verified_to_text(verified))
         return verified
 

@@ -295,6 +295,7 @@ class TestTransactions:
 
 
 class TestCost:
+    @pytest.mark.slow
     def test_sqlite_does_the_same_work_on_a_long_ledger(self, sqlite_url: str, tmp_path: Path) -> None:
         short, long = opened(sqlite_url), opened(f"sqlite:///{tmp_path}/long.db")
         lengthen(f"sqlite:///{tmp_path}/long.db", 50_000)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -132,7 +133,7 @@ def untimed(row: LedgerRange) -> LedgerRange:
     return replace(row, closed_at_ms=None if row.closed_at_ms is None else 0)
 
 
-TestTwoLedgers = TwoLedgers.TestCase
+TestTwoLedgers = pytest.mark.slow(TwoLedgers.TestCase)
 TestTwoLedgers.settings = settings(
     max_examples=30, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
 )

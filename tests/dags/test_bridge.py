@@ -38,6 +38,7 @@ def test_a_ledgers_connection_of_another_type_is_a_config_error(
     assert "hidden" not in str(raised.value)
 
 
+@pytest.mark.slow
 def test_credentials_of_a_connection_reach_the_engine_by_its_environment(
     pipeline: Make, engine: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,9 +18,6 @@ from local_kinesis.process import LocalKinesis, running
 from local_kinesis.produce import Acknowledged, put_all
 from shardlake.batch import Committed, Steps
 from shardlake.config import Pipeline
-from shardlake.engines import IngestJob
-from shardlake.errors import IngestError
-from shardlake.ingesting import error_of_report, ingest_range, load_plan, report_to_text
 from shardlake.kinesis.client import Kinesis
 from shardlake.lake.home import LocalHome
 from shardlake.ledger import Chain, Ledger
@@ -30,25 +27,10 @@ from shardlake.plan import BatchPlan, Run
 from shardlake.planning import Planner
 from shardlake.ranges import SequenceNumber
 from shardlake.shards import Shard
+from support.inline_engine import InlineEngine
 
 REGION = "us-east-1"
 _numbers = itertools.count()
-
-
-class InlineEngine:
-    """Publishes the ranges of a job in this process, one after another, and writes its report."""
-
-    def run(self, job: IngestJob, log: Callable[[str], None]) -> None:
-        """Run a job to its end."""
-        plan = load_plan(Path(job.plan_file).read_text(encoding="utf-8"), job.digest)
-        ranges = list(plan.ranges)
-        text = report_to_text([ingest_range(plan, ranges[row]) for row in job.ranges])
-        LocalHome(plan.dataset).replace(str(Path(job.report_file).relative_to(plan.dataset)), text)
-        if error_of_report(text):
-            raise IngestError("a range failed")
-
-    def cancel(self) -> None:
-        """Nothing runs beside this process."""
 
 
 @dataclass
@@ -255,12 +237,6 @@ def make_world(
 def world(make_world: Callable[..., World]) -> World:
     """A stream of one shard."""
     return make_world()
-
-
-@pytest.fixture
-def inline_engine() -> type[InlineEngine]:
-    """An engine in this process."""
-    return InlineEngine
 
 
 @pytest.fixture

@@ -316,6 +316,7 @@ class TestCalls:
         assert world.calls() == {"GetShardIterator": 2, "GetRecords": 2, "records": 1001}
         assert plan.behind
 
+    @pytest.mark.slow
     def test_near_the_tip_a_page_and_a_few_calls(self, make_world: MakeWorld) -> None:
         world = backlog(make_world(), minutes=50, records_a_minute=2_000)
         world.control(reset_stats=True)

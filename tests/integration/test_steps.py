@@ -24,9 +24,10 @@ from shardlake.ledger.memory import MemoryLedger
 from shardlake.names import LIVE, FileKey, batch_id
 from shardlake.plan import Run
 from shardlake.ranges import SHARD_END
+from support.inline_engine import InlineEngine
 
 if TYPE_CHECKING:
-    from tests.integration.conftest import InlineEngine, World
+    from tests.integration.conftest import World
 
 MakeWorld = Callable[..., "World"]
 
@@ -44,8 +45,8 @@ def hashes(world: World) -> dict[str, str]:
 
 
 @pytest.fixture
-def engine(inline_engine: type[InlineEngine]) -> InlineEngine:
-    return inline_engine()
+def engine() -> InlineEngine:
+    return InlineEngine()
 
 
 class TestStepsAgain:

@@ -103,6 +103,7 @@ def test_a_count_of_records_is_put_as_fast_as_it_goes(
     assert [json.loads(data)["number"] for data in stream.read()] == list(range(2500))
 
 
+@pytest.mark.slow
 def test_a_rate_is_kept_for_the_seconds_asked_for(stream: StreamUnderTest, capsys: pytest.CaptureFixture[str]) -> None:
     assert _produce(stream, "--rate", 200, "--seconds", 2.2) == 0
     output = capsys.readouterr()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -48,6 +49,7 @@ def spark(environment: None) -> Iterator[SparkSession]:
         .config("spark.sql.session.timeZone", "UTC")
         .getOrCreate()
     )
+    logging.getLogger("py4j").setLevel(logging.WARNING)  # it says goodbye when pytest's streams are closed
     yield session
     session.stop()
 

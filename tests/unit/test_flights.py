@@ -2,9 +2,12 @@
 
 import json
 
+import pytest
+
 from demo.flights import KEY, NO_PLANE, count_by_carrier, read_flights, to_record
 
 
+@pytest.mark.slow
 def test_every_flight_is_read_and_known_by_its_key() -> None:
     flights = list(read_flights())
 

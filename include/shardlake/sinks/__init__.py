@@ -20,7 +20,7 @@ class Sink(Protocol):
 
     def verify(
         self, plan: BatchPlan, ranges: Iterable[SequenceRange]
-    ) -> Mapping[SequenceRange, Contents | ShardlakeError]:
+    ) -> dict[SequenceRange, Contents | ShardlakeError]:
         """What the store holds of ranges of a plan: each one's contents, or why it does not hold."""
 
     def commit(self, ledger: Ledger, plan: BatchPlan, verified: Mapping[SequenceRange, Contents]) -> list[str]:
