@@ -13,6 +13,7 @@ import time
 import venv
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from shardlake.engines.spark_submit import SparkSubmit
 from shardlake.errors import ConflictError, DataLossError, IngestError, ShardlakeError
 from shardlake.ingesting import RangeReport, error_of_report
 from shardlake.kinesis.newest import newest_record
+from shardlake.ledger.memory import MemoryLedger
 from shardlake.names import FileKey
 from shardlake.plan import BatchPlan, Run, digest
 
@@ -178,14 +180,23 @@ def test_the_most_severe_error_of_a_report_counts(names: list[str | None], expec
     assert isinstance(error, expected) if expected else error is None
 
 
-def test_a_workers_memory_stays_below_300_mib_for_a_range_of_1_gib(
-    steps: Callable[..., Steps], spark: SparkSession
+def test_1_gib_of_backlog_costs_planning_a_page_and_a_worker_less_than_300_mib(
+    steps: Callable[..., Steps], kinesis: Any, spark: SparkSession, tmp_path: Path
 ) -> None:
     block = os.urandom(100_000)
     made = steps([("key", n.to_bytes(8, "big") + block) for n in range(10_737)], shards=1, max_range_bytes=2**32)
-    plan, kinesis = made.plan(Run("dag", "run")), made.kinesis()
+
+    behind = {"max_window": timedelta(seconds=1), "dataset": str(tmp_path / "behind")}
+    kinesis.control({"reset_stats": True})
+    Steps(made.pipeline.model_copy(update=behind), MemoryLedger()).plan(Run("dag", "run"))
+    counts = kinesis.stats()["shards"][made.pipeline.stream]["shardId-000000000000"]
+    records_of_a_page = 10 * 2**20 // 100_008
+    assert counts["records"] <= records_of_a_page + 3
+    assert (counts["GetRecords"], counts["GetShardIterator"]) == (3, 3)
+
+    plan, client = made.plan(Run("dag", "run")), made.kinesis()
     (range_,) = plan.ranges
-    newest = newest_record(kinesis, range_.shard_id, kinesis.describe()[1], plan.stream.retention_ms)
+    newest = newest_record(client, range_.shard_id, client.describe()[1], plan.stream.retention_ms)
     assert newest is not None  # the end that is planned is near the tip, not at it
     text = replace(plan, groups=((replace(range_, through=newest),),)).to_text()
 
