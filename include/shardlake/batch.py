@@ -130,6 +130,11 @@ class Steps:
         failed: list[ShardlakeError] = [ConflictError(message) for message in conflicts]
         failed += [DataLossError(message) for message in plan.losses]
         failed += [
+            IngestError(f"range {range_} is not verified", todo="Run the verify step again")
+            for range_ in plan.ranges
+            if range_ not in verified and range_ not in committed
+        ]
+        failed += [
             found for range_, found in verified.items() if isinstance(found, ShardlakeError) and range_ not in committed
         ]
         if failed:

@@ -115,6 +115,23 @@ class TestStepsAgain:
             world.steps.commit(plan.batch_id)
         assert [row.state for row in rows(world)] == ["planned"]
 
+    def test_a_range_that_verify_did_not_see_fails_the_commit(self, world: World, engine: InlineEngine) -> None:
+        world.produce(10)
+        plan = world.plan()
+        world.steps.ingest(plan.batch_id, 0, engine, silent)
+        world.steps.verify(plan.batch_id)
+        world.home.replace(f"_shardlake/batches/{plan.batch_id}/verified.json", "[]")
+        with pytest.raises(IngestError, match="0 of 1 ranges .* is not verified"):
+            world.steps.commit(plan.batch_id)
+        assert [row.state for row in rows(world)] == ["planned"]
+
+    def test_verify_of_a_committed_batch_keeps_what_the_ledger_says(self, world: World) -> None:
+        world.produce(10)
+        plan, _ = world.run()
+        before = world.home.read(f"_shardlake/batches/{plan.batch_id}/verified.json")
+        assert world.steps.verify(plan.batch_id) == world.ledger.committed(plan)
+        assert world.home.read(f"_shardlake/batches/{plan.batch_id}/verified.json") == before
+
     def test_a_batch_that_was_never_planned_is_refused(self, world: World, engine: InlineEngine) -> None:
         steps, unknown = world.steps, batch_id("p", LIVE, "dag", "never")
         for step in (
