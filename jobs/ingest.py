@@ -1,6 +1,6 @@
 """The Spark job: ranges of a pinned plan in, published Parquet files and a report out.
 
-    spark-submit --py-files shardlake.zip jobs/ingest.py --plan FILE --digest SHA256 --ranges 0,1,2 --report FILE
+    spark-submit --py-files shardlake.zip jobs/ingest.py --plan FILE --digest SHA256 --ranges 0,1,2 --report KEY
 
 One Spark task a range. The rows do not cross into the JVM: the Python worker reads, writes and publishes, and only
 its report comes back through `mapInArrow`. A retried or speculative task is just another attempt of the protocol.
@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 
 from shardlake.errors import ShardlakeError
 from shardlake.ingesting import RangeReport, error_of_report, ingest_range, load_plan, report_to_text
-from shardlake.lake.home import LocalHome
+from shardlake.lake.home import open_home
 
 REPORT_DDL = "shard_id string, range string, rows bigint, bytes bigint, error string, message string"
 """Grain: one row a range; the fields of `RangeReport`."""
@@ -49,14 +49,14 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--plan", required=True, type=Path)
     parser.add_argument("--digest", required=True)
     parser.add_argument("--ranges", required=True, type=lambda text: [int(part) for part in text.split(",")])
-    parser.add_argument("--report", required=True, type=Path)
+    parser.add_argument("--report", required=True)
     arguments = parser.parse_args(argv)
     try:
         plan_text = arguments.plan.read_text(encoding="utf-8")
         plan = load_plan(plan_text, arguments.digest)
         spark = SparkSession.builder.getOrCreate()
         report = report_to_text(ingest(spark, plan_text, arguments.digest, arguments.ranges))
-        LocalHome(plan.dataset).replace(str(arguments.report.relative_to(plan.dataset)), report)
+        open_home(plan.dataset).replace(arguments.report, report)
         spark.stop()
         error = error_of_report(report)
     except OSError as exc:

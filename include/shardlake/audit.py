@@ -16,7 +16,7 @@ from shardlake.kinesis.failures import InvalidPositionError
 from shardlake.kinesis.page import Page
 from shardlake.kinesis.pages import first_page, page_at
 from shardlake.kinesis.reader import read_range
-from shardlake.lake.home import LocalHome
+from shardlake.lake.home import Home
 from shardlake.lake.owner import refuse_other
 from shardlake.lake.parquet import checksum_of_file, read_footer
 from shardlake.lake.rows import RowsChecksum, rows_of
@@ -68,7 +68,7 @@ class RangeAuditor:
         stop: ends a comparison under way.
     """
 
-    def __init__(self, draft: BatchPlan, home: LocalHome, kinesis: Kinesis, stop: Event) -> None:
+    def __init__(self, draft: BatchPlan, home: Home, kinesis: Kinesis, stop: Event) -> None:
         self._draft, self._home, self._kinesis, self._stop = draft, home, kinesis, stop
 
     def compare(self, range_: SequenceRange, recorded: Contents) -> tuple[list[Finding], bool]:
@@ -90,9 +90,8 @@ class RangeAuditor:
 
     def _of_file(self, range_: SequenceRange, recorded: Contents) -> Rows | Finding:
         key = FileKey.of(range_).path
-        path = self._home.path(key)
         try:
-            footer = read_footer(path)
+            footer = read_footer(self._home, key)
             expected = {
                 "pipeline": self._draft.pipeline,
                 "stream_arn": self._draft.stream.arn,
@@ -107,7 +106,7 @@ class RangeAuditor:
             if size != recorded.bytes:
                 found_bytes = f"{size} bytes"
                 raise ConflictError(f"the size of {key}", expected=f"{recorded.bytes} bytes", found=found_bytes)
-            checksum = checksum_of_file(path)
+            checksum = checksum_of_file(self._home, key)
         except FileNotFoundError:
             return Finding("missing", key, f"the file of range {range_} is not there")
         except (ConflictError, OSError, ValueError, pa.ArrowException) as exc:

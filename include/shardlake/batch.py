@@ -19,7 +19,7 @@ from shardlake.engines import Engine, IngestJob
 from shardlake.errors import ConflictError, DataLossError, IngestError, ShardlakeError, most_severe
 from shardlake.ingesting import error_of_report
 from shardlake.kinesis.client import Kinesis
-from shardlake.lake.home import LocalHome
+from shardlake.lake.home import open_home
 from shardlake.ledger import Contents, Ledger
 from shardlake.names import batch_directory
 from shardlake.plan import BatchPlan, Run, digest, range_to_json
@@ -58,7 +58,7 @@ class Steps:
 
     def __init__(self, pipeline: Pipeline, ledger: Ledger, session: boto3.Session | None = None) -> None:
         self.pipeline, self.ledger, self._session = pipeline, ledger, session
-        self.home = LocalHome(pipeline.dataset)
+        self.home = open_home(pipeline.dataset)
         self._sink: Sink = ParquetSink(self.home)
 
     def kinesis(self) -> Kinesis:
@@ -84,15 +84,15 @@ class Steps:
             log(f"every range of group {group} is committed already: nothing to read")
             return
         directory = batch_directory(batch_id)
-        plan_key, report_key = f"{directory}/plan.json", f"{directory}/report-{group:04}.json"
-        self.home.replace(plan_key, text)
+        report_key = f"{directory}/report-{group:04}.json"
+        self.home.replace(f"{directory}/plan.json", text)
         self.home.remove(report_key)
         job = IngestJob(
             name=f"shardlake {self.pipeline.name} {batch_id} group {group}",
-            plan_file=str(self.home.path(plan_key)),
+            plan_text=text,
             digest=digest(text),
             ranges=ranges,
-            report_file=str(self.home.path(report_key)),
+            report_key=report_key,
             credentials=self._credentials(),
         )
         try:

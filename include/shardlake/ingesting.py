@@ -11,7 +11,7 @@ from shardlake import errors
 from shardlake.errors import ConflictError, ShardlakeError
 from shardlake.kinesis.client import Kinesis
 from shardlake.kinesis.reader import read_range
-from shardlake.lake.home import LocalHome
+from shardlake.lake.home import open_home
 from shardlake.plan import BatchPlan, digest
 from shardlake.ranges import SequenceRange
 from shardlake.sinks.parquet import ParquetSink
@@ -51,7 +51,7 @@ def ingest_range(plan: BatchPlan, range_: SequenceRange) -> RangeReport:
     stream = plan.stream
     try:
         kinesis = Kinesis(stream.arn, stream.region, stream.endpoint_url, ATTEMPTS)
-        sink = ParquetSink(LocalHome(plan.dataset))
+        sink = ParquetSink(open_home(plan.dataset))
         contents = sink.write(plan, range_, lambda: read_range(kinesis, range_, stream.retention_ms))
     except ShardlakeError as exc:
         return RangeReport(range_.shard_id, str(range_), None, None, type(exc).__name__, str(exc))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from shardlake.lake.home import LocalHome
+from shardlake.lake.home import Home
 from shardlake.ledger import Ledger
 from shardlake.names import temporary_directory
 from shardlake.plan import BatchPlan
 
 
-def clear_away(home: LocalHome, ledger: Ledger) -> None:
+def clear_away(home: Home, ledger: Ledger) -> None:
     """Remove the temporary files of batches that are over, and control files half written long ago.
 
     An attempt that is still at work for such a batch fails, which is as well: its range is published or lost. Folders

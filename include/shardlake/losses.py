@@ -6,7 +6,7 @@ import json
 
 from shardlake.errors import DataLossError
 from shardlake.kinesis.through import Trimmed
-from shardlake.lake.home import LocalHome
+from shardlake.lake.home import Home
 from shardlake.ledger import Chain, Ledger
 from shardlake.names import FileKey
 from shardlake.plan import BatchPlan, range_to_json
@@ -43,7 +43,7 @@ def rest_of(chain: Chain, lost: SequenceRange) -> SequenceRange | None:
     return SequenceRange(chain.shard_id, Start("AT", oldest), chain.open_range.through, anchor=oldest)
 
 
-def write_markers(ledger: Ledger, home: LocalHome, draft: BatchPlan) -> None:
+def write_markers(ledger: Ledger, home: Home, draft: BatchPlan) -> None:
     """Leave a marker in the dataset for every lost range, so that a rebuilt ledger knows of it.
 
     Markers are copies of what the ledger says, written again by the next plan where one was cut short.

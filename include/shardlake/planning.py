@@ -18,7 +18,7 @@ from shardlake.kinesis.client import Kinesis
 from shardlake.kinesis.failures import ShardGoneError
 from shardlake.kinesis.start import oldest_lasting
 from shardlake.kinesis.through import Trimmed
-from shardlake.lake.home import LocalHome
+from shardlake.lake.home import Home
 from shardlake.lake.owner import check_owner, claim_dataset, refuse_other
 from shardlake.ledger import Identity, Ledger
 from shardlake.leftovers import clear_away
@@ -43,7 +43,7 @@ class Planner:
         home: the pipeline's dataset.
     """
 
-    def __init__(self, pipeline: Pipeline, ledger: Ledger, kinesis: Kinesis, home: LocalHome) -> None:
+    def __init__(self, pipeline: Pipeline, ledger: Ledger, kinesis: Kinesis, home: Home) -> None:
         self._pipeline, self._ledger, self._kinesis, self._home = pipeline, ledger, kinesis, home
         self._scope = (pipeline.name, LIVE)
 

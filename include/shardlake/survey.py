@@ -18,7 +18,7 @@ from shardlake.kinesis.client import CONNECTIONS, Kinesis
 from shardlake.kinesis.failures import ShardGoneError
 from shardlake.kinesis.start import Opening, StartPolicy, resolve
 from shardlake.kinesis.through import Found, Idle, Limits, Trimmed, find_range, still_there
-from shardlake.lake.home import LocalHome
+from shardlake.lake.home import Home
 from shardlake.ledger import Chain, Ledger
 from shardlake.ledger.chain import merge_listing
 from shardlake.names import FileKey
@@ -75,7 +75,7 @@ class Surveyor:
         draft: the batch to be, with the stream and the service's time.
     """
 
-    def __init__(self, pipeline: Pipeline, ledger: Ledger, kinesis: Kinesis, home: LocalHome, draft: BatchPlan) -> None:
+    def __init__(self, pipeline: Pipeline, ledger: Ledger, kinesis: Kinesis, home: Home, draft: BatchPlan) -> None:
         self._ledger, self._kinesis, self._home, self._draft = ledger, kinesis, home, draft
         self._start = pipeline.start
         self._limits = Limits(int(pipeline.max_window.total_seconds() * 1000), int(pipeline.max_range_bytes))

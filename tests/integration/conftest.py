@@ -19,7 +19,7 @@ from local_kinesis.produce import Acknowledged, put_all
 from shardlake.batch import Committed, Steps
 from shardlake.config import Pipeline
 from shardlake.kinesis.client import Kinesis
-from shardlake.lake.home import LocalHome
+from shardlake.lake.local import LocalHome
 from shardlake.ledger import Chain, Ledger
 from shardlake.ledger.memory import MemoryLedger
 from shardlake.names import LIVE

@@ -20,7 +20,7 @@ from shardlake.errors import ConflictError, DataLossError, IngestError, Unavaila
 from shardlake.ingesting import RangeReport, ingest_range
 from shardlake.kinesis.page import Page
 from shardlake.kinesis.reader import read_range
-from shardlake.lake.home import LocalHome
+from shardlake.lake.local import LocalHome
 from shardlake.lake.parquet import write_range
 from shardlake.ledger import Contents
 from shardlake.names import FileKey

@@ -310,7 +310,7 @@ def test_a_run_interrupted_between_any_two_effects_is_gone_on_with(
         assert effects.done == clean[:last]
         go_on(world)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("shardlake.lake.home._ABANDONED_S", 0)  # an hour later
+            patch.setattr("shardlake.lake.local._ABANDONED_S", 0)  # an hour later
             world.run_until_caught_up()
         assert_all_is_well(world)
 

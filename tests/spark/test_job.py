@@ -59,10 +59,10 @@ def test_a_batch_goes_through_spark_submit_to_its_commit_and_its_log_is_shown(st
     plan, committed = made.run(Run("dag", "run"), SparkSubmit(SparkEngine()), lines.append)
     assert committed is not None
     assert (committed.rows, len(committed.ranges)) == (3000, 2)
-    assert pq.read_table(made.home.path("data")).num_rows == 3000
+    assert pq.read_table(Path(made.home.url("data"))).num_rows == 3000
     assert any("SparkContext" in line for line in lines)
     assert made.home.names("_shardlake/tmp") == []
-    report = json.loads(made.home.path(f"_shardlake/batches/{plan.batch_id}/report-0000.json").read_text())
+    report = json.loads(Path(made.home.url(f"_shardlake/batches/{plan.batch_id}/report-0000.json")).read_text())
     assert sum(row["rows"] for row in report) == 3000
 
 
@@ -93,7 +93,7 @@ def test_an_error_stays_with_its_range_and_the_others_are_published(
     reports = run_job(spark, plan, [0, 1, 2])
     assert [report.error for report in reports] == [None, "DataLossError", None]
     assert "no longer retained" in (reports[1].message or "")
-    published = [made.home.path(FileKey.of(range_).path).exists() for range_ in plan.ranges]
+    published = [Path(made.home.url(FileKey.of(range_).path)).exists() for range_ in plan.ranges]
     assert published == [True, False, True]
 
 
@@ -110,12 +110,11 @@ def test_two_attempts_at_a_range_at_once_publish_one_file_and_report_the_same(
     assert made.home.names(f"_shardlake/tmp/{plan.batch_id}") == []
 
 
-def test_a_plan_file_that_is_not_the_ledgers_is_refused(steps: Callable[..., Steps], tmp_path: Path) -> None:
+def test_a_plan_file_that_is_not_the_ledgers_is_refused(steps: Callable[..., Steps]) -> None:
     made = steps(ITEMS)
     plan = made.plan(Run("dag", "run"))
-    plan_file = made.home.path(f"_shardlake/batches/{plan.batch_id}/plan.json")
-    plan_file.write_text(replace(plan, pipeline="other").to_text())
-    job = IngestJob("job", str(plan_file), digest(plan.to_text()), [0], str(tmp_path / "report.json"), {})
+    other = replace(plan, pipeline="other").to_text()
+    job = IngestJob("job", other, digest(plan.to_text()), [0], "_shardlake/report.json", {})
     lines: list[str] = []
     with pytest.raises(IngestError, match="exit code 4"):
         SparkSubmit(SparkEngine()).run(job, lines.append)
@@ -151,8 +150,8 @@ def test_cancel_ends_every_process_of_the_submission(steps: Callable[..., Steps]
 
 def test_the_command_line_is_a_list_of_arguments_without_secrets(tmp_path: Path) -> None:
     engine = SparkSubmit(SparkEngine(master="spark://host:7077", conf={"spark.executor.memory": "2g"}))
-    job = IngestJob("job", "/lake/plan.json", "abc", [3, 4], "/lake/report.json", {"AWS_SECRET_ACCESS_KEY": "hidden"})
-    submit, *arguments = engine.arguments(job, Path("/tmp/shardlake.zip"))
+    job = IngestJob("job", "{}", "abc", [3, 4], "_shardlake/report.json", {"AWS_SECRET_ACCESS_KEY": "hidden"})
+    submit, *arguments = engine.arguments(job, Path("/tmp/shardlake.zip"), Path("/tmp/plan.json"))
     assert Path(submit).name == "spark-submit"
     jobs = Path(__file__).parents[2] / "jobs" / "ingest.py"
     assert arguments == [
@@ -160,8 +159,8 @@ def test_the_command_line_is_a_list_of_arguments_without_secrets(tmp_path: Path)
         *("--conf", "spark.executor.memory=2g"),
         *("--conf", "spark.ui.enabled=false"),
         *("--conf", "spark.ui.showConsoleProgress=false"),
-        *(str(jobs), "--plan", "/lake/plan.json", "--digest", "abc"),
-        *("--ranges", "3,4", "--report", "/lake/report.json"),
+        *(str(jobs), "--plan", "/tmp/plan.json", "--digest", "abc"),
+        *("--ranges", "3,4", "--report", "_shardlake/report.json"),
     ]
 
 

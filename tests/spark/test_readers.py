@@ -71,7 +71,7 @@ def dataset(steps: Callable[..., Steps]) -> tuple[Path, set[tuple[str, bytes]]]:
     made = steps(items, shards=3)
     plan = made.plan(Run("dag", "run"))
     assert [ingest_range(plan, range_).error for range_ in plan.ranges] == [None, None, None]
-    return made.home.path("data"), set(items)
+    return Path(made.home.url("data")), set(items)
 
 
 @pytest.mark.parametrize("read", [with_spark, with_pyarrow, with_duckdb, with_polars])

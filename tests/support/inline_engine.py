@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 from shardlake.engines import IngestJob
 from shardlake.errors import IngestError
 from shardlake.ingesting import error_of_report, ingest_range, load_plan, report_to_text
-from shardlake.lake.home import LocalHome
+from shardlake.lake.home import open_home
 
 
 class InlineEngine:
@@ -20,13 +19,13 @@ class InlineEngine:
         Raises:
             IngestError: a range failed; the report says which and why.
         """
-        plan = load_plan(Path(job.plan_file).read_text(encoding="utf-8"), job.digest)
+        plan = load_plan(job.plan_text, job.digest)
         ranges = list(plan.ranges)
         reports = [ingest_range(plan, ranges[row]) for row in job.ranges]
         for report in reports:
             log(f"{report.range}: {report.message or f'{report.rows} rows'}")
         text = report_to_text(reports)
-        LocalHome(plan.dataset).replace(str(Path(job.report_file).relative_to(plan.dataset)), text)
+        open_home(plan.dataset).replace(job.report_key, text)
         if error_of_report(text):
             raise IngestError("the inline engine ended with a failed range", todo="Its log is above")
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from shardlake.errors import ConfigError, ShardlakeError, UnavailableError
-from shardlake.lake.home import LocalHome
+from shardlake.lake.local import LocalHome
 
 KEY = "data/shard_id=shardId-0/1-2.parquet"
 TEMPORARY = "_shardlake/tmp/batch"

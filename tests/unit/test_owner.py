@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from shardlake.errors import ConflictError
-from shardlake.lake.home import LocalHome
+from shardlake.lake.local import LocalHome
 from shardlake.lake.owner import check_owner, claim_dataset, require_owner
 from shardlake.plan import BatchPlan, Run, Stream
 

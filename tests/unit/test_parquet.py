@@ -16,6 +16,7 @@ import shardlake
 from shardlake.errors import ConflictError
 from shardlake.kinesis.page import Page
 from shardlake.lake import parquet
+from shardlake.lake.local import LocalHome
 from shardlake.lake.parquet import Footer, checksum_of_file, read_footer, row_groups, write_range
 from shardlake.lake.rows import SCHEMA
 from shardlake.plan import BatchPlan, Run, Stream
@@ -122,19 +123,19 @@ class TestFooter:
             through=str(FIRST + 2),
             rows=3,
             data_bytes=3,
-            checksum=checksum_of_file(tmp_path / "file").hexdigest(),
+            checksum=checksum_of_file(LocalHome(str(tmp_path)), "file").hexdigest(),
             layout=1,
             version=shardlake.__version__,
         )
-        assert read_footer(tmp_path / "file") == footer
+        assert read_footer(LocalHome(str(tmp_path)), "file") == footer
 
     def test_a_range_without_records_is_a_file_without_rows(self, tmp_path: Path) -> None:
         range_ = SequenceRange("shardId-0", Start("AT", SequenceNumber("7")), SHARD_END, None)
         footer = write_range(tmp_path / "file", plan_of(range_), range_, [])
         assert (footer.rows, footer.through, footer.data_bytes) == (0, "SHARD_END", 0)
-        assert read_footer(tmp_path / "file") == footer
+        assert read_footer(LocalHome(str(tmp_path)), "file") == footer
         assert pq.read_table(tmp_path / "file").schema.names == SCHEMA.names
-        assert checksum_of_file(tmp_path / "file").hexdigest() == footer.checksum
+        assert checksum_of_file(LocalHome(str(tmp_path)), "file").hexdigest() == footer.checksum
 
     def test_null_stays_null_and_columns_keep_their_kinds(self, tmp_path: Path) -> None:
         write(tmp_path / "file", [b"x"], [1])
@@ -159,7 +160,7 @@ class TestFooter:
         with pytest.raises(pa.ArrowInvalid):
             pq.read_metadata(path)
         with pytest.raises(ConflictError, match="is damaged, or was not written by Shardlake"):
-            read_footer(path)
+            read_footer(LocalHome(str(path.parent)), path.name)
 
     def test_a_full_disk_is_an_error_of_the_system(self) -> None:
         with pytest.raises(OSError, match="No space left on device"):
@@ -170,18 +171,18 @@ class TestFooter:
         for size in [*range(0, len(whole), 97), len(whole) - 1]:
             (tmp_path / "short").write_bytes(whole[:size])
             with pytest.raises(ConflictError, match="short is damaged, or was not written by Shardlake"):
-                read_footer(tmp_path / "short")
+                read_footer(LocalHome(str(tmp_path)), "short")
 
     def test_flipped_bits_are_damage_or_do_not_reach_it(self, tmp_path: Path) -> None:
         whole = write(tmp_path / "file", [b"x"] * 3, [3])
-        footer, source = read_footer(tmp_path / "file"), random.Random(4)
+        footer, source = read_footer(LocalHome(str(tmp_path)), "file"), random.Random(4)
         damaged = 0
         for _ in range(200):
             flipped = bytearray(whole)
             flipped[source.randrange(len(whole) - 2000, len(whole))] ^= source.randint(1, 255)
             (tmp_path / "flipped").write_bytes(flipped)
             try:
-                assert isinstance(read_footer(tmp_path / "flipped"), type(footer))
+                assert isinstance(read_footer(LocalHome(str(tmp_path)), "flipped"), type(footer))
             except ConflictError:
                 damaged += 1
         assert damaged > 50
@@ -189,18 +190,18 @@ class TestFooter:
     def test_a_foreign_parquet_file_has_none(self, tmp_path: Path) -> None:
         pq.write_table(pa.table({"a": [1]}), tmp_path / "foreign")
         with pytest.raises(ConflictError, match="foreign is damaged, or was not written by Shardlake"):
-            read_footer(tmp_path / "foreign")
+            read_footer(LocalHome(str(tmp_path)), "foreign")
 
     def test_one_that_counts_other_rows_than_the_file_has_is_damage(self, tmp_path: Path) -> None:
         write(tmp_path / "file", [b"x"] * 3, [3])
         stored = pq.read_metadata(tmp_path / "file").metadata
         pq.write_table(pa.table({"a": [1]}).replace_schema_metadata(stored), tmp_path / "other")
         with pytest.raises(ConflictError, match="other is damaged: expected 3 rows, found 1 rows"):
-            read_footer(tmp_path / "other")
+            read_footer(LocalHome(str(tmp_path)), "other")
 
     def test_a_missing_file_is_an_error_of_the_system(self, tmp_path: Path) -> None:
         with pytest.raises(FileNotFoundError):
-            read_footer(tmp_path / "missing")
+            read_footer(LocalHome(str(tmp_path)), "missing")
 
 
 def test_rows_that_cannot_be_read_are_damage(tmp_path: Path) -> None:
@@ -208,4 +209,4 @@ def test_rows_that_cannot_be_read_are_damage(tmp_path: Path) -> None:
     whole[4:5000] = bytes(4996)
     (tmp_path / "file").write_bytes(whole)
     with pytest.raises(ConflictError, match=r"the rows of .* cannot be read"):
-        checksum_of_file(tmp_path / "file")
+        checksum_of_file(LocalHome(str(tmp_path)), "file")

@@ -57,11 +57,11 @@ def batch_files(dag_id: str, run_id: str) -> dict[str, str]:
 
     Empty where the run has none, or the DAG belongs to no pipeline.
     """
-    from shardlake.lake.home import LocalHome
+    from shardlake.lake.home import open_home
 
     for pipeline in load_pipelines(config_file()).values():
         if pipeline.dag_id == dag_id:
-            home = LocalHome(pipeline.dataset)
+            home = open_home(pipeline.dataset)
             directory = batch_directory(batch_id(pipeline.name, LIVE, dag_id, run_id))
             texts = {name: home.read(f"{directory}/{name}") for name in home.names(directory) if name.endswith(".json")}
             return {name: text for name, text in texts.items() if text is not None}

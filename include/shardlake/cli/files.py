@@ -27,7 +27,7 @@ def files_command(setup: Setup, name: str, as_json: bool) -> None:
     """
     steps = setup.looking(name)
     rows = steps.ledger.ranges(name, LIVE, state="committed")
-    paths = ((str(steps.home.path(FileKey.of(row.range).path)), row) for row in rows)
+    paths = ((steps.home.url(FileKey.of(row.range).path), row) for row in rows)
     if as_json:
         print_json_array(_object(path, row) for path, row in paths)
         return

@@ -13,18 +13,18 @@ class IngestJob:
 
     Attributes:
         name: what the engine's own UI shows.
-        plan_file: the plan beside the dataset.
+        plan_text: the plan as the ledger has it.
         digest: what the plan's text must have as its SHA-256.
         ranges: which ranges of the plan, by their position in it.
-        report_file: where the job says what became of each range.
+        report_key: where in the dataset the job says what became of each range.
         credentials: environment variables with AWS credentials; empty for the default chain. Never in arguments.
     """
 
     name: str
-    plan_file: str
+    plan_text: str
     digest: str
     ranges: Sequence[int]
-    report_file: str
+    report_key: str
     credentials: Mapping[str, str]
 
 

@@ -38,10 +38,11 @@ class SparkSubmit:
             IngestError: Spark ended with another exit code than 0.
         """
         with tempfile.TemporaryDirectory(prefix="shardlake-") as scratch:
-            package = zip_package(Path(scratch) / "shardlake.zip")
+            package, plan_file = zip_package(Path(scratch) / "shardlake.zip"), Path(scratch) / "plan.json"
+            plan_file.write_text(job.plan_text, encoding="utf-8")
             environment = {"PYSPARK_PYTHON": sys.executable, **os.environ, **job.credentials}
             process = self._process = subprocess.Popen(
-                self.arguments(job, package),
+                self.arguments(job, package, plan_file),
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
@@ -59,7 +60,7 @@ class SparkSubmit:
         if code != 0:
             raise IngestError(f"spark-submit ended with exit code {code}", todo="Its log is above")
 
-    def arguments(self, job: IngestJob, package: Path) -> list[str]:
+    def arguments(self, job: IngestJob, package: Path, plan_file: Path) -> list[str]:
         """The whole command line; no shell sees it, and it holds no secret.
 
         Raises:
@@ -74,8 +75,8 @@ class SparkSubmit:
         settings = [part for key, value in sorted(conf.items()) for part in ("--conf", f"{key}={value}")]
         return [
             *(submit, "--master", self._config.master, "--name", job.name, "--py-files", str(package), *settings),
-            *(str(JOB), "--plan", job.plan_file, "--digest", job.digest),
-            *("--ranges", ",".join(map(str, job.ranges)), "--report", job.report_file),
+            *(str(JOB), "--plan", str(plan_file), "--digest", job.digest),
+            *("--ranges", ",".join(map(str, job.ranges)), "--report", job.report_key),
         ]
 
     def cancel(self) -> None:

@@ -1,202 +1,108 @@
-"""Where a dataset lives: a folder of a local or mounted file system.
+"""Where a dataset lives: what planning, publishing and auditing ask of the place, whatever it is.
 
 Files become visible whole or not at all. A data file is created once and never changes; control files (plans, reports)
-are replaced whole.
+are replaced whole. Keys are paths relative to the dataset, as `names` makes them.
+
+Places: `local` (a folder of a local or mounted file system). `open_home` picks one by the dataset's name.
 """
 
 from __future__ import annotations
 
-import contextlib
-import errno
-import os
-import shutil
-import tempfile
-import time
-from collections.abc import Iterator
+from abc import ABC, abstractmethod
+from contextlib import AbstractContextManager
 from pathlib import Path
 
-from shardlake.errors import ConfigError, ShardlakeError, UnavailableError
-from shardlake.names import CONTROL
+import pyarrow as pa
 
 
-class LocalHome:
-    """A dataset in a folder. Keys are paths relative to it, as `names` makes them.
+class Home(ABC):
+    """The contract. One suite of tests (`tests/contracts/test_home.py`) runs over every place.
 
-    Every method raises as `errors` says.
+    Every method but `open` raises `ConfigError` where the place cannot be read or written as configured, and
+    `UnavailableError` where it does not do its part (disk full, service away): the same call again may help.
     """
 
-    def __init__(self, root: str) -> None:
-        self.root = Path(root)
+    @abstractmethod
+    def url(self, key: str) -> str:
+        """Where a key lies, for people and other readers."""
 
-    def path(self, key: str) -> Path:
-        """Where a key lies."""
-        return self.root / key
-
+    @abstractmethod
     def check_writable(self) -> None:
-        """Find out that the dataset can be written, leaving nothing behind: not even its folder is made."""
-        with self.errors():
-            control = self.path(CONTROL)
-            there = next(folder for folder in (control, *control.parents) if folder.exists())
-            try:
-                with tempfile.TemporaryFile(dir=there):
-                    pass
-            except FileNotFoundError as exc:  # the folder is there, but takes no files: /proc and its like
-                raise PermissionError(errno.EPERM, "takes no files", str(there)) from exc
+        """Find out that the dataset can be written, leaving nothing behind."""
 
+    @abstractmethod
     def read(self, key: str) -> str | None:
         """A control file's text, or None where there is none."""
-        with self.errors():
-            try:
-                return self.path(key).read_text(encoding="utf-8")
-            except FileNotFoundError:
-                return None
 
+    @abstractmethod
     def replace(self, key: str, text: str) -> None:
         """Write a control file, whole, in place of the one that may be there."""
-        with self.errors(), self._written(key, text) as temporary:
-            temporary.replace(self.path(key))
-            _sync(self.path(key).parent)
 
+    @abstractmethod
     def create(self, key: str, text: str) -> bool:
         """Write a control file if its name is free; whether it was."""
-        with self.errors(), self._written(key, text) as temporary:
-            return _link(temporary, self.path(key))
 
+    @abstractmethod
     def remove(self, key: str) -> None:
-        """Remove a control file, if it is there."""
-        with self.errors():
-            self.path(key).unlink(missing_ok=True)
+        """Remove a file, if it is there."""
 
-    @contextlib.contextmanager
-    def temporary(self, directory_key: str) -> Iterator[Path]:
-        """A new, empty file on the dataset's own disk, to be written and then published; gone afterwards."""
-        with self.errors():
-            directory = self.path(directory_key)
-            _make_directory(directory)
-            handle, name = tempfile.mkstemp(dir=directory, suffix=".parquet")
-            os.close(handle)
-            temporary = Path(name)
-            temporary.chmod(_READABLE)
-            try:
-                yield temporary
-            finally:
-                temporary.unlink(missing_ok=True)
+    @abstractmethod
+    def temporary(self, directory_key: str) -> AbstractContextManager[Path]:
+        """A new, empty local file, to be written and then published; gone afterwards.
 
+        Args:
+            directory_key: where it lies while it is written, if the dataset is on this machine's file system.
+        """
+
+    @abstractmethod
     def publish(self, temporary: Path, key: str) -> bool:
         """Make a finished file visible under its name, if that is free; whether it was."""
-        with self.errors():
-            target = self.path(key)
-            _sync(temporary)
-            _make_directory(target.parent)
-            return _link(temporary, target)
 
+    @abstractmethod
     def sync(self, directory_key: str) -> None:
-        """Bring the names in a folder to disk, so that a commit in the ledger never outlives a file.
+        """See to it that the names in a folder last, so that a commit in the ledger never outlives a file."""
 
-        Whoever published a file may have died between giving it its name and this.
-        """
-        with self.errors():
-            _sync(self.path(directory_key))
-
-    def exists(self, key: str) -> bool:
-        """Whether a name is taken."""
-        with self.errors():
-            return self.path(key).exists()
-
-    def size(self, key: str) -> int:
-        """A file's size in bytes."""
-        with self.errors():
-            return self.path(key).stat().st_size
-
-    def names(self, directory_key: str) -> list[str]:
-        """The file names in a folder, sorted; none where the folder is not there."""
-        with self.errors():
-            try:
-                return sorted(entry.name for entry in self.path(directory_key).iterdir())
-            except FileNotFoundError:
-                return []
-
-    def remove_directory(self, directory_key: str) -> None:
-        """Remove a folder of temporary files, if it is there."""
-        shutil.rmtree(self.path(directory_key), ignore_errors=True)
-
-    def remove_abandoned(self) -> None:
-        """Remove control files that a killed process left half written, an hour ago or more."""
-        with self.errors():
-            for temporary in self.path(CONTROL).glob(f"{_WRITING}*"):
-                with contextlib.suppress(FileNotFoundError):  # another one removed it
-                    if time.time() - temporary.stat().st_mtime > _ABANDONED_S:
-                        temporary.unlink()
-
-    @contextlib.contextmanager
-    def errors(self) -> Iterator[None]:
-        """Translates what the file system says.
+    @abstractmethod
+    def open(self, key: str) -> pa.NativeFile:
+        """A data file for random access; a context manager.
 
         Raises:
-            ConfigError: the folder cannot be written or read.
-            UnavailableError: the disk does not do its part (full, input/output error).
+            FileNotFoundError: it is not there.
+            OSError: it cannot be read; `errors` translates it.
         """
-        try:
-            yield
-        except OSError as exc:
-            raise self._translated(exc) from exc
 
-    @contextlib.contextmanager
-    def _written(self, key: str, text: str) -> Iterator[Path]:
-        _make_directory(self.path(key).parent)
-        handle, name = tempfile.mkstemp(dir=self.path(CONTROL), prefix=_WRITING)
-        temporary = Path(name)
-        try:
-            temporary.chmod(_READABLE)
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            yield temporary
-        finally:
-            temporary.unlink(missing_ok=True)
+    @abstractmethod
+    def exists(self, key: str) -> bool:
+        """Whether a name is taken."""
 
-    def _translated(self, exc: OSError) -> ShardlakeError:
-        said = f"dataset {self.root}: {exc.strerror or exc}" + (f" ({exc.filename})" if exc.filename else "")
-        if isinstance(exc, PermissionError | NotADirectoryError | FileExistsError | IsADirectoryError) or (
-            exc.errno in _NOT_WRITABLE
-        ):
-            return ConfigError(said, todo="Give the dataset a folder that Airflow's and Spark's users can write")
-        return UnavailableError(said, todo="Free the disk or mend it, then run the step again")
+    @abstractmethod
+    def size(self, key: str) -> int:
+        """A file's size in bytes."""
 
+    @abstractmethod
+    def names(self, directory_key: str) -> list[str]:
+        """The names of files and folders in a folder, sorted; none where the folder is not there."""
 
-_READABLE = 0o644
-"""Mode of published files: a lake is read by others than its writer (temporary files are made private)."""
+    @abstractmethod
+    def remove_directory(self, directory_key: str) -> None:
+        """Remove a folder of temporary files, if it is there."""
 
-_WRITING = ".writing-"
-_ABANDONED_S = 3600
+    @abstractmethod
+    def remove_abandoned(self) -> None:
+        """Remove what killed processes left half written, once nobody can be at work on it any more."""
 
-_NOT_WRITABLE = (errno.EROFS, errno.ENAMETOOLONG, errno.EOPNOTSUPP)  # the last: no hard links
+    @abstractmethod
+    def errors(self) -> AbstractContextManager[None]:
+        """Translates what the place says while an opened file is read.
+
+        Raises:
+            ConfigError: the dataset cannot be written or read as configured.
+            UnavailableError: the place does not do its part.
+        """
 
 
-def _link(temporary: Path, target: Path) -> bool:
-    try:
-        os.link(temporary, target)
-        created = True
-    except FileExistsError:
-        created = False
-    _sync(target.parent)  # also for another's file: it may be given as there from now on
-    return created
+def open_home(dataset: str) -> Home:
+    """The home of a dataset, by its name."""
+    from shardlake.lake.local import LocalHome
 
-
-def _make_directory(directory: Path) -> None:
-    """Make a folder and those above it, each on disk before the next."""
-    if directory.is_dir():
-        return
-    _make_directory(directory.parent)
-    with contextlib.suppress(FileExistsError):
-        directory.mkdir()
-    _sync(directory.parent)
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    return LocalHome(dataset)

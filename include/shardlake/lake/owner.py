@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 
 from shardlake.errors import ConflictError
-from shardlake.lake.home import LocalHome
+from shardlake.lake.home import Home
 from shardlake.names import DATA, OWNER
 from shardlake.plan import BatchPlan
 
@@ -18,7 +18,7 @@ _CAUSES = {
 }
 
 
-def check_owner(home: LocalHome, plan: BatchPlan) -> bool:
+def check_owner(home: Home, plan: BatchPlan) -> bool:
     """Whether the dataset has an owner; if so, it is the plan's.
 
     Raises:
@@ -32,12 +32,12 @@ def check_owner(home: LocalHome, plan: BatchPlan) -> bool:
         refuse_other(found, _owner(plan), f"dataset {plan.dataset} is not this pipeline's")
     except (ValueError, TypeError, KeyError) as exc:
         raise ConflictError(
-            f"{home.path(OWNER)} cannot be understood ({exc})", todo="Restore it, or choose a new dataset"
+            f"{home.url(OWNER)} cannot be understood ({exc})", todo="Restore it, or choose a new dataset"
         ) from exc
     return True
 
 
-def require_owner(home: LocalHome, plan: BatchPlan) -> None:
+def require_owner(home: Home, plan: BatchPlan) -> None:
     """Check that the dataset is the plan's, before anything is published or committed.
 
     Raises:
@@ -50,7 +50,7 @@ def require_owner(home: LocalHome, plan: BatchPlan) -> None:
         )
 
 
-def claim_dataset(home: LocalHome, plan: BatchPlan) -> None:
+def claim_dataset(home: Home, plan: BatchPlan) -> None:
     """Make the plan's pipeline the owner of a dataset that has none.
 
     Raises:

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 import shardlake
 from shardlake.errors import ConflictError
 from shardlake.kinesis.page import Page
+from shardlake.lake.home import Home
 from shardlake.lake.rows import SCHEMA, RowsChecksum, data_bytes, rows_of
 from shardlake.plan import LAYOUT, BatchPlan
 from shardlake.ranges import SequenceRange
@@ -112,15 +113,17 @@ def _writer(path: Path) -> Iterator[pq.ParquetWriter]:
             raise
 
 
-def read_footer(path: Path) -> Footer:
+def read_footer(home: Home, key: str) -> Footer:
     """A data file's footer.
 
     Raises:
         ConflictError: the file is damaged, or not one of ours.
-        OSError: it cannot be read.
+        OSError: it cannot be read; FileNotFoundError where it is not there.
     """
+    path = home.url(key)
     try:
-        metadata = pq.read_metadata(path)
+        with home.open(key) as file:
+            metadata = pq.read_metadata(file)
         stored = metadata.metadata or {}
         footer = Footer(**{field: json.loads(stored[(_PREFIX + field).encode()]) for field in Footer.__slots__})
     except (pa.ArrowException, KeyError, ValueError, TypeError) as exc:
@@ -134,7 +137,7 @@ def read_footer(path: Path) -> Footer:
     return footer
 
 
-def checksum_of_file(path: Path) -> RowsChecksum:
+def checksum_of_file(home: Home, key: str) -> RowsChecksum:
     """The checksum recomputed from a file's rows, row group by row group.
 
     Raises:
@@ -142,15 +145,15 @@ def checksum_of_file(path: Path) -> RowsChecksum:
     """
     checksum = RowsChecksum()
     try:
-        with pq.ParquetFile(path) as file:
+        with home.open(key) as opened, pq.ParquetFile(opened) as file:
             for rows in file.iter_batches(batch_size=8192):
                 checksum.update(rows)
     except (pa.ArrowInvalid, OSError) as exc:
-        raise ConflictError(f"the rows of {path} cannot be read ({exc})") from exc
+        raise ConflictError(f"the rows of {home.url(key)} cannot be read ({exc})") from exc
     return checksum
 
 
-def _damaged(path: Path, exc: Exception) -> ConflictError:
+def _damaged(path: str, exc: Exception) -> ConflictError:
     return ConflictError(
         f"{path} is damaged, or was not written by Shardlake ({exc})",
         todo="Move it away and run the ingest step again, as long as the stream retains its records",

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from shardlake.errors import ConflictError, IngestError, ShardlakeError
 from shardlake.kinesis.page import Page
-from shardlake.lake.home import LocalHome
+from shardlake.lake.home import Home
 from shardlake.lake.owner import refuse_other, require_owner
 from shardlake.lake.parquet import read_footer, write_range
 from shardlake.ledger import Contents, Ledger
@@ -19,7 +19,7 @@ from shardlake.ranges import SequenceRange
 class ParquetSink:
     """Files below a dataset's `data/`. A published file never changes; a start has one file."""
 
-    def __init__(self, home: LocalHome) -> None:
+    def __init__(self, home: Home) -> None:
         self._home = home
 
     def write(self, plan: BatchPlan, range_: SequenceRange, read: Callable[[], Iterable[Page]]) -> Contents:
@@ -85,7 +85,7 @@ class ParquetSink:
         key = FileKey.of(range_)
         self._home.sync(key.directory)
         with self._home.errors():
-            footer = read_footer(self._home.path(key.path))
+            footer = read_footer(self._home, key.path)
         expected = {
             "pipeline": plan.pipeline,
             "stream_arn": plan.stream.arn,
