@@ -13,10 +13,10 @@ from typing import TypeVar
 import pytest
 
 from shardlake.errors import ConflictError
-from shardlake.ledger import Chain, Contents, Identity, Ledger, LedgerRange, sql
+from shardlake.ledger import Chain, Contents, Identity, Ledger, LedgerRange, statements
 from shardlake.names import LIVE
 from shardlake.plan import BatchPlan, Run, Stream
-from shardlake.ranges import SHARD_END, Position, SequenceNumber, SequenceRange, Start
+from shardlake.ranges import SHARD_END, SequenceNumber, SequenceRange, Start
 from shardlake.shards import Shard
 
 T = TypeVar("T")
@@ -88,7 +88,7 @@ def shard(shard_id: str, *, ending: str | None = None, parents: tuple[str, ...] 
 @pytest.fixture
 def opened(ledger: Ledger) -> Ledger:
     """A ledger with the chains of three shards, each starting AT record 10."""
-    ledger.open_chains(FLIGHTS, LIVE, dict.fromkeys((A, B, C), at(10)))
+    ledger.record_listing(FLIGHTS, LIVE, [], dict.fromkeys((A, B, C), at(10)))
     return ledger
 
 
@@ -141,14 +141,12 @@ class TestListing:
 
 class TestChains:
     def test_a_chain_that_is_there_keeps_its_start(self, opened: Ledger) -> None:
-        other: Position = after(500)
-        opened.open_chains(FLIGHTS, LIVE, {A: other})
-        opened.record_listing(FLIGHTS, LIVE, [shard(A)], {A: other})
+        opened.record_listing(FLIGHTS, LIVE, [shard(A)], {A: after(500)})
         assert chain(opened, A).position == at(10)
 
     def test_pipelines_and_namespaces_have_chains_of_their_own(self, opened: Ledger) -> None:
-        opened.open_chains(FLIGHTS, "backfill-1", {A: after(1)})
-        opened.open_chains("trains", LIVE, {A: after(2)})
+        opened.open_backfill(FLIGHTS, "backfill-1", "{}", {A: after(1)})
+        opened.record_listing("trains", LIVE, [], {A: after(2)})
         backfill = draft("r", namespace="backfill-1")
         opened.pin(backfill, [range_of(A, after(1), 5)], 1)
         assert opened.chains(FLIGHTS, "backfill-1")[A] == Chain(A, after(1), range_of(A, after(1), 5), None)
@@ -159,7 +157,7 @@ class TestChains:
         range_ = SequenceRange(
             A, Start("AT", SequenceNumber("0010")), SequenceNumber("00099"), anchor=SequenceNumber("010")
         )
-        ledger.open_chains(FLIGHTS, LIVE, {A: range_.start})
+        ledger.record_listing(FLIGHTS, LIVE, [], {A: range_.start})
         pin_and_commit(ledger, "r1", range_)
         stored = rows(ledger)[0].range
         assert (str(stored), str(stored.anchor)) == (f"{A} AT 0010 through 00099", "010")
@@ -257,7 +255,8 @@ class TestCommit:
         assert opened.commit(plan, {range_of(A, at(10), 25): HELD}) == [
             f"{A} AT {number(10)} through {number(25)} cannot be committed: "
             f"expected {A} AT {number(10)} through {number(20)} (planned), found an end at {number(25)}. "
-            "Likely cause: the plan is of another ledger or was edited, or the stretch before it was declared lost"
+            "Likely cause: the range was abandoned and planned anew, the stretch before it was declared lost, or the "
+            "plan is of another ledger or was edited"
         ]
         assert chain(opened, A).open_range == range_of(A, at(10), 20)
 
@@ -266,7 +265,8 @@ class TestCommit:
         assert opened.commit(plan, {range_of(A, after(15), 20): HELD}) == [
             f"{A} AFTER {number(15)} through {number(20)} cannot be committed: "
             f"expected an open range that starts AFTER {number(15)}, found the shard at AT {number(10)}. "
-            "Likely cause: the plan is of another ledger, or this one was restored after the plan was made"
+            "Likely cause: the range was abandoned, the plan is of another ledger, or this one was restored after the "
+            "plan was made"
         ]
 
     def test_a_shard_without_a_chain_is_a_conflict(self, opened: Ledger) -> None:
@@ -341,7 +341,7 @@ class TestLoss:
 
     def test_the_number_behind_a_loss_is_as_wide_as_the_lost_one(self, ledger: Ledger) -> None:
         start = Start("AT", SequenceNumber("0001"))
-        ledger.open_chains(FLIGHTS, LIVE, {A: start})
+        ledger.record_listing(FLIGHTS, LIVE, [], {A: start})
         lost = SequenceRange(A, start, SequenceNumber("0009"), start.number)
         ledger.declare_lost(FLIGHTS, LIVE, "r1", lost, None)
         assert str(chain(ledger, A).position) == "AT 0010"
@@ -381,7 +381,7 @@ class TestLoss:
 
 class TestRanges:
     def test_rows_come_page_by_page_by_shard_and_start(self, opened: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(sql, "PAGE_ROWS", 2)
+        monkeypatch.setattr(statements, "PAGE_ROWS", 2)
         for run, n in enumerate((10, 20, 30)):
             start = after(n) if n > 10 else at(10)
             pin_and_commit(opened, f"r{run}", *(range_of(shard_id, start, n + 10) for shard_id in (B, A)))

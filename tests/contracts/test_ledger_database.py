@@ -20,7 +20,7 @@ from sqlalchemy import event
 
 import shardlake
 from shardlake.errors import ConfigError, UnavailableError
-from shardlake.ledger import Contents, Ledger, State, database, migrations, open_ledger, queries
+from shardlake.ledger import Contents, JournalEntry, Ledger, State, database, migrations, open_ledger, queries
 from shardlake.plan import BatchPlan, Run, Stream
 from shardlake.ranges import SequenceNumber, SequenceRange, Start
 
@@ -91,7 +91,7 @@ class TestUrls:
 class TestSchema:
     def test_a_ledger_is_found_again(self, sql_url: str) -> None:
         first = open_ledger(sql_url)
-        first.open_chains("p", "live", {"s0": range_of("s0", 1, 2).start})
+        first.record_listing("p", "live", [], {"s0": range_of("s0", 1, 2).start})
         again = open_ledger(sql_url)
         assert again.ledger_id == first.ledger_id
         assert again.chains("p", "live") == first.chains("p", "live")
@@ -110,7 +110,7 @@ class TestSchema:
             connection.exec_driver_sql("INSERT INTO shardlake_schema (version) VALUES (9)")
             before = contents(sql_url, connection)
             with pytest.raises(
-                ConfigError, match=r"schema is version 9, this Shardlake knows up to 1 \(.*Upgrade"
+                ConfigError, match=r"schema is version 9, this Shardlake knows up to 2 \(.*Upgrade"
             ) as caught:
                 open_ledger(sql_url)
             assert contents(sql_url, connection) == before
@@ -118,24 +118,24 @@ class TestSchema:
 
     def test_a_ledger_gets_the_migrations_that_it_lacks(self, sql_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
         ledger_id = open_ledger(sql_url).ledger_id
-        second = ["CREATE TABLE shardlake_second (x INTEGER)"]
-        monkeypatch.setattr(migrations, "MIGRATIONS", (*migrations.MIGRATIONS, lambda _dialect: second))
+        third = ["CREATE TABLE shardlake_third (x INTEGER)"]
+        monkeypatch.setattr(migrations, "MIGRATIONS", (*migrations.MIGRATIONS, lambda _dialect: third))
         assert open_ledger(sql_url).ledger_id == ledger_id
         with raw(sql_url) as connection:
             versions = connection.exec_driver_sql("SELECT version FROM shardlake_schema ORDER BY version")
-            assert versions.scalars().all() == [1, 2]
-            assert sa.inspect(connection).has_table("shardlake_second")
+            assert versions.scalars().all() == [1, 2, 3]
+            assert sa.inspect(connection).has_table("shardlake_third")
 
     def test_a_migration_that_fails_leaves_nothing(self, sql_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
         open_ledger(sql_url)
-        second = ["CREATE TABLE shardlake_second (x INTEGER)", "CREATE TABLE shardlake_second (x INTEGER)"]
+        third = ["CREATE TABLE shardlake_third (x INTEGER)", "CREATE TABLE shardlake_third (x INTEGER)"]
         with monkeypatch.context() as patched:
-            patched.setattr(migrations, "MIGRATIONS", (*migrations.MIGRATIONS, lambda _dialect: second))
+            patched.setattr(migrations, "MIGRATIONS", (*migrations.MIGRATIONS, lambda _dialect: third))
             with pytest.raises((ConfigError, UnavailableError), match="already exists"):
                 open_ledger(sql_url)
         open_ledger(sql_url)
         with raw(sql_url) as connection:
-            assert not sa.inspect(connection).has_table("shardlake_second")
+            assert not sa.inspect(connection).has_table("shardlake_third")
 
 
 class TestFailures:
@@ -184,7 +184,7 @@ class TestFailures:
         open_ledger(f"sqlite:///{tmp_path}/ledger.db")
         ledger = open_ledger(f"sqlite:///file:{tmp_path}/ledger.db?mode=ro&uri=true")
         with pytest.raises(UnavailableError, match="attempt to write a readonly database"):
-            ledger.open_chains("p", "live", {"s0": range_of("s0", 1, 2).start})
+            ledger.record_listing("p", "live", [], {"s0": range_of("s0", 1, 2).start})
 
     def test_a_file_of_something_else_is_refused(self, tmp_path: Path) -> None:
         (tmp_path / "ledger.db").write_text("pipelines:\n" * 1000)
@@ -210,6 +210,31 @@ class TestFailures:
         with pytest.raises(shardlake.errors.ConflictError, match=r"refused a change: .*(?i:unique)"):
             ledger.pin(draft("r2"), [range_of("s0", 0, 2)], 1)
         assert ledger.chains("p", "live")["s0"].open_range is None
+
+
+class TestOneTransaction:
+    """A change that the database refuses leaves nothing of what was asked for with it."""
+
+    def test_a_range_is_abandoned_with_its_entry_or_not_at_all(self, sql_url: str) -> None:
+        ledger = opened(sql_url)
+        range_ = range_of("s0", 0, 2)
+        ledger.pin(draft("r1"), [range_], 1)
+        with raw(sql_url) as connection:
+            connection.exec_driver_sql("CREATE UNIQUE INDEX one_entry ON shardlake_journal (who)")
+        ledger.record(abandoned(range_))
+        with pytest.raises(shardlake.errors.ConflictError, match=r"refused a change: .*(?i:unique)"):
+            ledger.abandon(abandoned(range_))
+        assert ledger.chains("p", "live")["s0"].open_range == range_
+        assert len(ledger.journal("p")) == 1
+
+    def test_a_backfill_is_stored_with_its_chains_or_not_at_all(self, sql_url: str) -> None:
+        ledger = opened(sql_url)
+        with raw(sql_url) as connection:
+            connection.exec_driver_sql("CREATE UNIQUE INDEX one_chain ON shardlake_chains (shard_id)")
+        with pytest.raises(shardlake.errors.ConflictError, match=r"refused a change: .*(?i:unique)"):
+            ledger.open_backfill("p", "may", "{}", {"s9": range_of("s9", 0, 2).start, "s0": range_of("s0", 0, 2).start})
+        assert ledger.backfill("p", "may") is None
+        assert ledger.chains("p", "may") == {}
 
 
 class TestStateUnknown:
@@ -238,14 +263,6 @@ class TestStateUnknown:
     def test_a_transaction_that_was_committed_is_left_by_the_second_call(self, sql_url: str) -> None:
         ledger = opened(sql_url)
 
-        def lose_the_reply(connection: sa.Connection) -> None:
-            driver: Any = connection.connection.driver_connection
-            if isinstance(driver, sqlite3.Connection):
-                driver.commit()
-                raise sa.exc.OperationalError("COMMIT", {}, sqlite3.OperationalError("disk I/O error"))
-            driver.commit()
-            driver.close()
-
         range_, rest = range_of("s0", 0, 2), range_of("s1", 1, 2)
         with whenever("commit", lose_the_reply), pytest.raises(UnavailableError, match="Run the same step again"):
             ledger.pin(draft("r1"), [range_], 1)
@@ -264,6 +281,21 @@ class TestStateUnknown:
             (lost, "lost"),
             (rest, "planned"),
         ]
+
+    def test_what_a_person_asked_for_is_found_by_the_second_call(self, sql_url: str) -> None:
+        ledger = opened(sql_url)
+        start = range_of("s0", 0, 2).start
+        with whenever("commit", lose_the_reply), pytest.raises(UnavailableError, match="Run the same step again"):
+            ledger.open_backfill("p", "may", "{}", {"s0": start})
+        assert ledger.open_backfill("p", "may", "other", {}) == "{}"
+        assert ledger.chains("p", "may")["s0"].position == start
+        range_ = range_of("s0", 0, 2)
+        ledger.pin(draft("r1"), [range_], 1)
+        with whenever("commit", lose_the_reply), pytest.raises(UnavailableError, match="Run the same step again"):
+            ledger.abandon(abandoned(range_))
+        with pytest.raises(shardlake.errors.ConflictError, match="found no open range"):
+            ledger.abandon(abandoned(range_))
+        assert ledger.journal("p") == [abandoned(range_)]
 
 
 class TestTransactions:
@@ -317,10 +349,23 @@ class TestCost:
                 assert ranges_read(connection, page) == rows
 
 
+def abandoned(range_: SequenceRange) -> JournalEntry:
+    return JournalEntry(1, "ada", "abandon", "p", "live", range_, "a reason")
+
+
+def lose_the_reply(connection: sa.Connection) -> None:
+    """Commit, and lose the connection before it is said."""
+    driver: Any = connection.connection.driver_connection
+    driver.commit()
+    if isinstance(driver, sqlite3.Connection):
+        raise sa.exc.OperationalError("COMMIT", {}, sqlite3.OperationalError("disk I/O error"))
+    driver.close()
+
+
 def opened(url: str) -> Ledger:
     """A ledger with four chains that start AFTER 0."""
     ledger = open_ledger(url)
-    ledger.open_chains("p", "live", {shard_id: range_of(shard_id, 0, 1).start for shard_id in SHARDS})
+    ledger.record_listing("p", "live", [], {shard_id: range_of(shard_id, 0, 1).start for shard_id in SHARDS})
     return ledger
 
 

@@ -11,12 +11,14 @@ import psycopg
 import pytest
 import sqlalchemy as sa
 
-from shardlake.ledger import Identity, open_ledger
+from shardlake.ledger import Identity, JournalEntry, open_ledger
 from shardlake.plan import BatchPlan, Run, Stream
+from shardlake.ranges import SHARD_END, SequenceNumber, SequenceRange, Start
 
 REFUSED = (sqlite3.IntegrityError, psycopg.errors.IntegrityError)
 FOLLOWS = "invariant 1: a range starts where the closed range before it ends, the first one where its chain starts"
 CHANGES_ONCE = "invariant 3: a range changes once, from planned to committed, and only in what its file holds"
+IS_NUMBERED = "the entries of a pipeline in the journal are numbered 1, 2, 3 as they are written"
 IS_KEPT = "invariant 3: a committed or lost range is never deleted"
 COMMIT = "UPDATE shardlake_ranges SET state = 'committed', rows = 1, bytes = 2, checksum = 'c', closed_at_ms = 3"
 
@@ -36,11 +38,14 @@ def raw(sql_url: str) -> Iterator[Raw]:
 
 @contextmanager
 def prepared(url: str) -> Iterator[Raw]:
-    """A connection to a ledger with a pipeline, a batch and the chain of shard `s`, which starts AFTER 10."""
+    """A connection to a ledger with a row in each table but that of ranges. The chain of shard `s` starts AFTER 10."""
     ledger = open_ledger(url)
     ledger.claim(Identity("p", "arn", 1, "/lake"))
     stream = Stream("s", "arn", 1, 2, "eu-west-1", None)
     ledger.pin(BatchPlan("b", "p", "live", Run("d", "r"), stream, "/lake", ledger.ledger_id, 0, False, ()), [], 1)
+    ledger.open_backfill("p", "backfill", "{}", {})
+    range_ = SequenceRange("s", Start("AFTER", SequenceNumber("10")), SHARD_END, None)
+    ledger.record(JournalEntry(1, "ada", "repair", "p", "live", range_, "a reason"))
     with closing(plain_connection(url)) as connection:
         connection.execute(
             "INSERT INTO shardlake_chains (pipeline, namespace, shard_id, start_kind, start_number, start_key) "
@@ -84,6 +89,26 @@ def insert(start: int, through: int, /, *, verb: str = "INSERT", **other: str) -
         **other,
     }
     return f"{verb} INTO shardlake_ranges ({', '.join(columns)}) VALUES ({', '.join(columns.values())})"
+
+
+def journal_insert(*, verb: str = "INSERT", **other: str) -> str:
+    """The statement that adds the second entry of pipeline `p`; `other` are columns as SQL."""
+    columns = {
+        "pipeline": "'p'",
+        "entry_number": "2",
+        "at_ms": "1",
+        "who": "''",
+        "action": "'repair'",
+        "namespace": "'live'",
+        "shard_id": "'s'",
+        "start_kind": "'AFTER'",
+        "start_number": "'10'",
+        "through": "'20'",
+        "anchor": "'10'",
+        "reason": "'r'",
+        **other,
+    }
+    return f"{verb} INTO shardlake_journal ({', '.join(columns)}) VALUES ({', '.join(columns.values())})"
 
 
 def chain(raw: Raw) -> list[tuple[Any, ...]]:
@@ -299,11 +324,12 @@ class TestInvariant3:
 
 
 class TestWrittenOnce:
-    """Batches and identities never change."""
+    """Batches, identities, backfills and the journal never change."""
 
-    @pytest.mark.parametrize("table", ["batches", "pipelines", "ledger"])
+    @pytest.mark.parametrize("table", ["batches", "pipelines", "ledger", "backfills", "journal"])
     def test_rows_are_neither_changed_nor_deleted(self, raw: Raw, table: str) -> None:
-        column = {"batches": "plan", "pipelines": "dataset", "ledger": "ledger_id"}[table]
+        columns = {"batches": "plan", "pipelines": "dataset", "ledger": "ledger_id"}
+        column = {**columns, "backfills": "bounds", "journal": "reason"}[table]
         for statement in (f"UPDATE shardlake_{table} SET {column} = 'x'", f"DELETE FROM shardlake_{table}"):
             with pytest.raises(REFUSED, match=f"a row of shardlake_{table} is written once and kept"):
                 raw.execute(statement)
@@ -311,6 +337,48 @@ class TestWrittenOnce:
     def test_a_ledger_has_one_id(self, raw: Raw) -> None:
         with pytest.raises(REFUSED, match=r"(?i)check|replaced"):
             raw.execute("INSERT INTO shardlake_ledger (only_row, ledger_id) VALUES (2, 'x')")
+
+
+class TestBackfills:
+    def test_a_backfill_has_a_namespace_of_its_own(self, raw: Raw) -> None:
+        values = "INSERT INTO shardlake_backfills VALUES ('p', '{}', '{{}}', 1)"
+        with pytest.raises(REFUSED, match="backfill_is_not_live"):
+            raw.execute(values.format("live"))
+        with pytest.raises(REFUSED, match=r"(?i)unique|never replaced"):
+            raw.execute(values.format("backfill"))
+        raw.execute(values.format("another"))
+
+
+class TestJournal:
+    @pytest.mark.parametrize("entry_number", [-1, 0, 1, 3])
+    def test_an_entry_is_not_put_between_others(self, raw: Raw, entry_number: int) -> None:
+        with pytest.raises(REFUSED, match=IS_NUMBERED):
+            raw.execute(journal_insert(entry_number=str(entry_number)))
+
+    def test_each_pipeline_has_its_own_numbers(self, raw: Raw) -> None:
+        for statement in (
+            journal_insert(entry_number="2"),
+            journal_insert(entry_number="1", pipeline="'q'"),
+            journal_insert(entry_number="3"),
+        ):
+            raw.execute(statement)
+        with pytest.raises(REFUSED, match=IS_NUMBERED):
+            raw.execute(journal_insert(entry_number="4", pipeline="'q'"))
+
+    @pytest.mark.parametrize(
+        ("column", "refused", "accepted"),
+        [
+            ("who", "x" * 201, "\N{PILE OF POO}" * 200),
+            ("reason", "x" * 2001, "\N{PILE OF POO}" * 2000),
+            ("reason", "", "x"),
+            ("action", "forget", "abandon"),
+            ("start_kind", "SHARD_END", "AT"),
+        ],
+    )
+    def test_what_an_entry_says_is_bounded(self, raw: Raw, column: str, refused: str, accepted: str) -> None:
+        with pytest.raises(REFUSED, match=r"(?i)check"):
+            raw.execute(journal_insert(**{column: f"'{refused}'"}))
+        raw.execute(journal_insert(**{column: f"'{accepted}'"}))
 
 
 class TestReplaceInSqlite:
@@ -330,13 +398,17 @@ class TestReplaceInSqlite:
                 raw.execute(insert(start, through, verb="INSERT OR REPLACE"))
         assert everything(raw) == before
 
-    @pytest.mark.parametrize("table", ["chains", "batches", "pipelines", "ledger"])
+    @pytest.mark.parametrize("table", ["chains", "batches", "pipelines", "ledger", "backfills"])
     def test_no_other_guarded_row_is_replaced(self, raw: Raw, table: str) -> None:
         with pytest.raises(REFUSED, match=f"a row of shardlake_{table} is never replaced"):
             raw.execute(f"INSERT OR REPLACE INTO shardlake_{table} SELECT * FROM shardlake_{table}")
 
+    def test_an_entry_of_the_journal_is_not_replaced(self, raw: Raw) -> None:
+        with pytest.raises(REFUSED, match=IS_NUMBERED):
+            raw.execute(journal_insert(verb="INSERT OR REPLACE", entry_number="1"))
+
     def test_no_guarded_table_has_a_rowid(self, raw: Raw) -> None:
-        for table in ("ranges", "chains", "batches", "pipelines", "ledger"):
+        for table in ("ranges", "chains", "batches", "pipelines", "ledger", "backfills", "journal"):
             with pytest.raises(sqlite3.OperationalError, match="no such column: rowid"):
                 raw.execute(f"SELECT rowid FROM shardlake_{table}")
 
@@ -347,7 +419,7 @@ class TestPostgresOnly:
         with prepared(postgres_url) as connection:
             yield connection
 
-    @pytest.mark.parametrize("table", ["ranges", "chains", "batches", "pipelines", "ledger"])
+    @pytest.mark.parametrize("table", ["ranges", "chains", "batches", "pipelines", "ledger", "backfills", "journal"])
     def test_a_table_is_never_truncated(self, raw: Raw, table: str) -> None:
         with pytest.raises(REFUSED, match=f"shardlake_{table} is never truncated"):
             raw.execute(f"TRUNCATE shardlake_{table}")

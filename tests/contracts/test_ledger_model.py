@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from shardlake.errors import ShardlakeError
-from shardlake.ledger import Contents, Ledger, LedgerRange, open_ledger
+from shardlake.ledger import Contents, JournalEntry, Ledger, LedgerRange, open_ledger
 from shardlake.ledger.memory import MemoryLedger
 from shardlake.plan import BatchPlan, Run, Stream
 from shardlake.ranges import SHARD_END, Position, SequenceNumber, SequenceRange, Start
@@ -22,7 +22,8 @@ from shardlake.ranges import SHARD_END, Position, SequenceNumber, SequenceRange,
 T = TypeVar("T")
 
 SHARDS = ("s0", "s1", "s2")
-SCOPE = ("p", "live")
+NAMESPACES = ("live", "b0")
+namespaces = st.sampled_from(NAMESPACES)
 shard_ids = st.sampled_from(SHARDS)
 runs = st.sampled_from(["r0", "r1", "r2", "r3", "r4", "r5"])
 numbers = st.integers(1, 60)
@@ -56,19 +57,30 @@ class TwoLedgers(RuleBasedStateMachine):
 
     @initialize(start=starts)
     def open_first(self, start: Start) -> None:
-        self.both(lambda ledger: ledger.open_chains(*SCOPE, {"s0": start}))
+        self.both(lambda ledger: ledger.record_listing("p", "live", [], {"s0": start}))
 
-    @rule(shard_id=shard_ids, start=starts | st.just(SHARD_END))
-    def open_chain(self, shard_id: str, start: Position) -> None:
-        self.both(lambda ledger: ledger.open_chains(*SCOPE, {shard_id: start}))
+    @rule(shard_id=shard_ids, start=starts | st.just(SHARD_END), namespace=namespaces)
+    def open_chain(self, shard_id: str, start: Position, namespace: str) -> None:
+        self.both(lambda ledger: ledger.record_listing("p", namespace, [], {shard_id: start}))
 
-    @rule(run=runs, lengths=st.dictionaries(shard_ids, st.integers(1, 5) | st.none()), stray=st.booleans())
-    def pin(self, run: str, lengths: dict[str, int | None], stray: bool) -> None:
+    @rule(namespace=namespaces, text=st.sampled_from(["{}", "[]"]), of_shards=st.dictionaries(shard_ids, starts))
+    def open_backfill(self, namespace: str, text: str, of_shards: dict[str, Start]) -> None:
+        self.both(lambda ledger: ledger.open_backfill("p", namespace, text, of_shards))
+
+    @rule(
+        namespace=namespaces,
+        run=runs,
+        lengths=st.dictionaries(shard_ids, st.integers(1, 5) | st.none()),
+        stray=st.booleans(),
+    )
+    def pin(self, namespace: str, run: str, lengths: dict[str, int | None], stray: bool) -> None:
         proposed = [
-            range_ for shard_id, length in lengths.items() if (range_ := self.next_range(shard_id, length, stray))
+            range_
+            for shard_id, length in lengths.items()
+            if (range_ := self.next_range(namespace, shard_id, length, stray))
         ]
         stream = Stream("s", "arn", 1, 2, "eu-west-1", None)
-        draft = BatchPlan(f"b-{run}", *SCOPE, Run("d", run), stream, "/lake", "a" * 32, 0, False, ())
+        draft = BatchPlan(f"b-{run}", "p", namespace, Run("d", run), stream, "/lake", "a" * 32, 0, False, ())
         text = self.both(lambda ledger: ledger.pin(draft, proposed, 2))
         if text.startswith("{"):
             self.plans.append(BatchPlan.from_text(text))
@@ -81,9 +93,15 @@ class TwoLedgers(RuleBasedStateMachine):
         self.both(lambda ledger: ledger.commit(plan, dict.fromkeys(ranges, held)))
         self.both(lambda ledger: list(ledger.committed(plan).items()))
 
-    @rule(shard_id=shard_ids, length=st.integers(1, 5) | st.none(), with_rest=st.booleans(), stray=st.booleans())
-    def declare_lost(self, shard_id: str, length: int | None, with_rest: bool, stray: bool) -> None:
-        lost = self.next_range(shard_id, length, stray)
+    @rule(
+        namespace=namespaces,
+        shard_id=shard_ids,
+        length=st.integers(1, 5) | st.none(),
+        with_rest=st.booleans(),
+        stray=st.booleans(),
+    )
+    def declare_lost(self, namespace: str, shard_id: str, length: int | None, with_rest: bool, stray: bool) -> None:
+        lost = self.next_range(namespace, shard_id, length, stray)
         if lost is None:
             return
         rest = None
@@ -91,29 +109,41 @@ class TwoLedgers(RuleBasedStateMachine):
             first = lost.through.plus(1)
             rest = SequenceRange(shard_id, Start("AT", first), lost.through.plus(3), first)
         for _ in range(2):
-            self.both(lambda ledger: ledger.declare_lost(*SCOPE, "b-lost", lost, rest))
+            self.both(lambda ledger: ledger.declare_lost("p", namespace, "b-lost", lost, rest))
 
-    @rule(shard_id=shard_ids, at_ms=numbers, start=starts)
-    def mark_caught_up(self, shard_id: str, at_ms: int, start: Start) -> None:
-        chain = self.model.chains(*SCOPE).get(shard_id)
+    @rule(namespace=namespaces, shard_id=shard_ids, length=st.integers(1, 5), is_open=st.booleans(), at_ms=numbers)
+    def abandon(self, namespace: str, shard_id: str, length: int, is_open: bool, at_ms: int) -> None:
+        chain = self.model.chains("p", namespace).get(shard_id)
+        range_ = chain.open_range if chain and is_open else self.next_range(namespace, shard_id, length, not is_open)
+        if range_:
+            entry = JournalEntry(at_ms, "ada", "abandon", "p", namespace, range_, "a reason")
+            self.both(lambda ledger: ledger.abandon(entry))
+
+    @rule(namespace=namespaces, shard_id=shard_ids, at_ms=numbers, start=starts)
+    def mark_caught_up(self, namespace: str, shard_id: str, at_ms: int, start: Start) -> None:
+        chain = self.model.chains("p", namespace).get(shard_id)
         position = chain.position if chain and at_ms % 2 else start
-        self.both(lambda ledger: ledger.mark_caught_up(*SCOPE, {shard_id: (position, at_ms)}))
+        self.both(lambda ledger: ledger.mark_caught_up("p", namespace, {shard_id: (position, at_ms)}))
 
     @invariant()
     def both_hold_the_same(self) -> None:
-        self.both(lambda ledger: list(ledger.chains(*SCOPE).items()))
-        self.both(lambda ledger: [untimed(row) for row in ledger.ranges(*SCOPE)])
+        for namespace in NAMESPACES:
+            self.both(lambda ledger, of=namespace: list(ledger.chains("p", of).items()))  # type: ignore[misc]
+            self.both(lambda ledger, of=namespace: [untimed(row) for row in ledger.ranges("p", of)])  # type: ignore[misc]
+        self.both(lambda ledger: ledger.backfills("p"))
+        self.both(lambda ledger: [str(entry) for entry in ledger.journal("p")])
 
     @invariant()
     def ranges_form_chains(self) -> None:
-        for shard_id in self.model.chains(*SCOPE):
-            rows = list(self.sql.ranges(*SCOPE, shard_id))
-            assert [row.range.start.key for row in rows[1:]] == [row.range.through.key for row in rows[:-1]]
-            assert all(row.state != "planned" for row in rows[:-1])
+        for namespace in NAMESPACES:
+            for shard_id in self.model.chains("p", namespace):
+                rows = list(self.sql.ranges("p", namespace, shard_id))
+                assert [row.range.start.key for row in rows[1:]] == [row.range.through.key for row in rows[:-1]]
+                assert all(row.state != "planned" for row in rows[:-1])
 
-    def next_range(self, shard_id: str, length: int | None, stray: bool) -> SequenceRange | None:
+    def next_range(self, namespace: str, shard_id: str, length: int | None, stray: bool) -> SequenceRange | None:
         """A range of `length` numbers (None: to the shard's end) at the position of a shard, or away from it."""
-        chain = self.model.chains(*SCOPE).get(shard_id)
+        chain = self.model.chains("p", namespace).get(shard_id)
         start = chain.position if chain else Start("AFTER", SequenceNumber("7"))
         if not isinstance(start, Start):
             return None

@@ -4,21 +4,32 @@ Per (pipeline, namespace, shard) the ledger holds a chain of ranges, each starti
 `planned` (open; at most one a chain), then `committed`; or `lost`. The position of a shard is the end of its last
 committed or lost range, or the chain's own start while there is none. Everything that decides is one transaction.
 
+A backfill has a namespace, and with it chains, of its own. A journal keeps what a person did to a range, and why.
+
 Stores: `memory` (tests, simulation), `sql` (SQLite, PostgreSQL). `open_ledger` picks one by its URL.
 """
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from shardlake.plan import BatchPlan
 from shardlake.ranges import Position, SequenceRange
 from shardlake.shards import Shard
 
 State = Literal["planned", "committed", "lost"]
+Action = Literal["repair", "abandon"]
+
+MOST_OF_WHO = 200
+MOST_OF_REASON = 2000
+"""The most characters that a journal entry's `who` and `reason` may have."""
+
+_STORABLE = re.compile(r"[^\0\ud800-\udfff]*")
+"""Text that both databases take and give back as it was: a command line that is not UTF-8 has surrogates in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +85,40 @@ class LedgerRange:
     closed_at_ms: int | None
 
 
+@dataclass(frozen=True, slots=True)
+class JournalEntry:
+    """What a person did to a range, and why.
+
+    Attributes:
+        at_ms: local time.
+        who: the person, in their own words or the system's; may be empty.
+        reason: why, in the person's words.
+
+    Raises:
+        ValueError: the action is unknown, there is no reason, or a text is longer than the ledger takes or holds what
+            a database cannot.
+    """
+
+    at_ms: int
+    who: str
+    action: Action
+    pipeline: str
+    namespace: str
+    range: SequenceRange
+    reason: str
+
+    def __post_init__(self) -> None:
+        if self.action not in get_args(Action):
+            raise ValueError(f"an action of the journal is one of {', '.join(get_args(Action))}, found {self.action!r}")
+        for name, text, least, most in (("who", self.who, 0, MOST_OF_WHO), ("reason", self.reason, 1, MOST_OF_REASON)):
+            if not least <= len(text) <= most:
+                raise ValueError(f"{name} has {least} to {most} characters, found {len(text)}")
+            if not _STORABLE.fullmatch(text):
+                raise ValueError(f"{name} is text without NUL and lone surrogates")
+
+
 class Ledger(ABC):
-    """The contract. One suite of tests (`tests/contracts/test_ledger.py`) runs over every store.
+    """The contract. One suite of tests runs over every store: `test_ledger.py` and `test_ledger_people.py`.
 
     Every method but `ranges` (a transaction a page) is one transaction and safe under concurrent callers. All raise
     `UnavailableError` when the store cannot be reached or its answer is lost: the same call again finds out.
@@ -104,8 +147,25 @@ class Ledger(ABC):
         """
 
     @abstractmethod
-    def open_chains(self, pipeline: str, namespace: str, starts: Mapping[str, Position]) -> None:
-        """Open chains of shards that have none; one that is there already keeps its start."""
+    def open_backfill(self, pipeline: str, namespace: str, text: str, starts: Mapping[str, Position]) -> str:
+        """Store the text of a new backfill, which says its bounds, and open its chains at `starts`.
+
+        If the namespace has a backfill already, nothing changes.
+
+        Returns:
+            The backfill's text as stored, which may differ: the first wins.
+
+        Raises:
+            ConflictError: the namespace is that of scheduled ingestion.
+        """
+
+    @abstractmethod
+    def backfill(self, pipeline: str, namespace: str) -> str | None:
+        """The text of a backfill, or None."""
+
+    @abstractmethod
+    def backfills(self, pipeline: str) -> dict[str, str]:
+        """The text of every backfill by its namespace: the first opened first, in one millisecond by namespace."""
 
     @abstractmethod
     def chains(self, pipeline: str, namespace: str) -> dict[str, Chain]:
@@ -158,6 +218,26 @@ class Ledger(ABC):
         Raises:
             ConflictError: the position is not where `lost` starts, or `rest` does not start where `lost` ends.
         """
+
+    @abstractmethod
+    def abandon(self, entry: JournalEntry) -> None:
+        """Take the open range of `entry` out of its chain, and append the entry to the journal.
+
+        The position stays: the next batch plans anew from there. Called again after a lost answer, this is a conflict
+        if it was done: the journal has the entry.
+
+        Raises:
+            ConflictError: the range is not the open one of its chain.
+            ValueError: the entry's action is another one.
+        """
+
+    @abstractmethod
+    def record(self, entry: JournalEntry) -> None:
+        """Append an entry to the journal; called again, it appends another one."""
+
+    @abstractmethod
+    def journal(self, pipeline: str) -> list[JournalEntry]:
+        """The entries of a pipeline, by time; those of the same time as they were written."""
 
     @abstractmethod
     def ranges(

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from shardlake.errors import ConflictError
-from shardlake.ledger import Chain, Contents, LedgerRange
+from shardlake.ledger import Chain, Contents, JournalEntry, LedgerRange
+from shardlake.names import LIVE
 from shardlake.plan import BatchPlan
 from shardlake.ranges import SHARD_END, Position, SequenceRange, ShardEnd, Start
 from shardlake.shards import Shard
@@ -96,10 +97,16 @@ def conflict(range_: SequenceRange, contents: Contents, row: LedgerRange | None,
     if row is None:
         expected = f"an open range that starts {range_.start}"
         found = f"the shard at {chain.position}" if chain else "no chain of this shard"
-        todo = "Likely cause: the plan is of another ledger, or this one was restored after the plan was made"
+        todo = (
+            "Likely cause: the range was abandoned, the plan is of another ledger, or this one was restored after the "
+            "plan was made"
+        )
     elif row.range.through.key != range_.through.key:
         expected, found = f"{row.range} ({row.state})", f"an end at {range_.through}"
-        todo = "Likely cause: the plan is of another ledger or was edited, or the stretch before it was declared lost"
+        todo = (
+            "Likely cause: the range was abandoned and planned anew, the stretch before it was declared lost, or the "
+            "plan is of another ledger or was edited"
+        )
     elif row.state == "lost":
         expected, found = "a range declared lost", f"a file of {contents.rows} rows"
         todo = "Likely cause: another run gave the range up (on_data_loss: skip) while this one had published it"
@@ -139,6 +146,42 @@ def check_loss(chain: Chain | None, lost: SequenceRange, rest: SequenceRange | N
     if rest and (rest.shard_id != lost.shard_id or rest.start.key != lost.through.key):
         raise ConflictError(
             f"{rest} does not follow what is lost", expected=f"a start at {lost.through}", found=rest.start
+        )
+
+
+def check_abandon(chain: Chain | None, entry: JournalEntry) -> None:
+    """Check that the range of `entry` is the chain's open one, to be abandoned.
+
+    Raises:
+        ConflictError: it is not.
+        ValueError: the entry tells of something else.
+    """
+    if entry.action != "abandon":
+        raise ValueError(f"the journal would tell of a {entry.action} where a range is abandoned")
+    if is_open(entry.range, chain):
+        return
+    found: object = "no chain of this shard"
+    if chain:
+        found = chain.open_range or f"no open range, the shard at {chain.position}"
+    raise ConflictError(
+        f"{entry.range} cannot be abandoned",
+        expected="it to be the open range of its shard",
+        found=found,
+        todo="Likely cause: another run committed or gave up the range meanwhile, or it was abandoned before",
+    )
+
+
+def check_backfill(namespace: str) -> None:
+    """Check that a namespace may be a backfill's.
+
+    Raises:
+        ConflictError: it is that of scheduled ingestion.
+    """
+    if namespace == LIVE:
+        raise ConflictError(
+            f"a backfill cannot be opened in namespace {LIVE}",
+            expected="a namespace of its own",
+            found="that of scheduled ingestion",
         )
 
 

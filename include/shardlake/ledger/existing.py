@@ -1,4 +1,8 @@
-"""A ledger for those who only look: none is made where there is none."""
+"""A ledger for those who only look: none is made where there is none, and none is changed.
+
+A command that looks may be newer than the workers that write, or may not be allowed to write at all: it takes a schema
+of version 1 as it is.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from shardlake.ledger import Ledger
+from shardlake.ledger import JournalEntry, Ledger
 from shardlake.ledger.database import Database
 from shardlake.ledger.memory import MemoryLedger
 from shardlake.ledger.migrations import schema_version
@@ -14,22 +18,43 @@ from shardlake.ledger.sql import SqlLedger
 
 
 def existing_ledger(url: str) -> Ledger | None:
-    """The ledger at a URL, or None where there is none yet. No file or table is made for it.
+    """The ledger at a URL, its schema brought up to date, or None where there is none yet: none is made.
 
     Raises:
         ConfigError, UnavailableError: as `open_ledger`.
     """
-    database = Database(url)
-    return SqlLedger.open(url) if _is_there(url) and schema_version(database) > 0 else None
+    return SqlLedger.open(url) if _version(url) > 0 else None
 
 
 def ledger_to_look_at(url: str) -> Ledger:
-    """The ledger at a URL, or an empty one in its place.
+    """The ledger at a URL, or an empty one in its place; nothing is written, and nothing may be.
 
     Raises:
         ConfigError, UnavailableError: as `open_ledger`.
     """
-    return existing_ledger(url) or MemoryLedger()
+    version = _version(url)
+    if version == 0:
+        return MemoryLedger()
+    return (_Version1 if version == 1 else SqlLedger)(Database(url))
+
+
+class _Version1(SqlLedger):
+    """A ledger whose schema has no backfills and no journal yet."""
+
+    def backfill(self, pipeline: str, namespace: str) -> str | None:
+        return None
+
+    def backfills(self, pipeline: str) -> dict[str, str]:
+        return {}
+
+    def journal(self, pipeline: str) -> list[JournalEntry]:
+        return []
+
+
+def _version(url: str) -> int:
+    """The version of the schema at a URL, 0 where there is none."""
+    database = Database(url)
+    return schema_version(database) if _is_there(url) else 0
 
 
 def _is_there(url: str) -> bool:

@@ -6,10 +6,12 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from shardlake.ledger import Chain, Contents, Identity, Ledger, LedgerRange, State
+from shardlake.ledger import Chain, Contents, Identity, JournalEntry, Ledger, LedgerRange, State
 from shardlake.ledger.chain import (
     CaughtUp,
     chain_of,
+    check_abandon,
+    check_backfill,
     check_loss,
     choose,
     conflict,
@@ -36,6 +38,12 @@ class _StoredChain:
         return chain_of(shard_id, self.start, tip, self.caught_up)
 
 
+@dataclass(slots=True)
+class _StoredBackfill:
+    text: str
+    created_at_ms: int
+
+
 class MemoryLedger(Ledger):
     """A ledger under one lock. Values are immutable, so what is handed out never changes."""
 
@@ -46,6 +54,8 @@ class MemoryLedger(Ledger):
         self._shards: dict[str, dict[str, Shard]] = {}
         self._chains: dict[tuple[str, str], dict[str, _StoredChain]] = {}
         self._batches: dict[str, str] = {}
+        self._backfills: dict[str, dict[str, _StoredBackfill]] = {}
+        self._journal: dict[str, list[JournalEntry]] = {}
 
     @property
     def ledger_id(self) -> str:
@@ -65,13 +75,25 @@ class MemoryLedger(Ledger):
         with self._lock:
             known = self._shards.setdefault(pipeline, {})
             known.update(merge_listing(known, listed))
-            self.open_chains(pipeline, namespace, starts)
+            self._open_chains(pipeline, namespace, starts)
 
-    def open_chains(self, pipeline: str, namespace: str, starts: Mapping[str, Position]) -> None:
+    def open_backfill(self, pipeline: str, namespace: str, text: str, starts: Mapping[str, Position]) -> str:
         with self._lock:
-            chains = self._chains.setdefault((pipeline, namespace), {})
-            for shard_id, start in starts.items():
-                chains.setdefault(shard_id, _StoredChain(start))
+            stored = self._backfills.setdefault(pipeline, {})
+            if namespace not in stored:
+                check_backfill(namespace)
+                stored[namespace] = _StoredBackfill(text, _local_time_ms())
+                self._open_chains(pipeline, namespace, starts)
+            return stored[namespace].text
+
+    def backfill(self, pipeline: str, namespace: str) -> str | None:
+        return self.backfills(pipeline).get(namespace)
+
+    def backfills(self, pipeline: str) -> dict[str, str]:
+        with self._lock:
+            stored = self._backfills.get(pipeline, {})
+            opened = sorted(stored, key=lambda namespace: (stored[namespace].created_at_ms, namespace))
+            return {namespace: stored[namespace].text for namespace in opened}
 
     def chains(self, pipeline: str, namespace: str) -> dict[str, Chain]:
         with self._lock:
@@ -137,6 +159,22 @@ class MemoryLedger(Ledger):
             if rest:
                 self._append(pipeline, namespace, LedgerRange(rest, "planned", batch_id, None, None))
 
+    def abandon(self, entry: JournalEntry) -> None:
+        with self._lock:
+            stored = self._chains.get((entry.pipeline, entry.namespace), {}).get(entry.range.shard_id)
+            check_abandon(stored.stand(entry.range.shard_id) if stored else None, entry)
+            if stored:
+                del stored.rows[entry.range.start.key]
+            self.record(entry)
+
+    def record(self, entry: JournalEntry) -> None:
+        with self._lock:
+            self._journal.setdefault(entry.pipeline, []).append(entry)
+
+    def journal(self, pipeline: str) -> list[JournalEntry]:
+        with self._lock:
+            return sorted(self._journal.get(pipeline, []), key=lambda entry: entry.at_ms)
+
     def ranges(
         self, pipeline: str, namespace: str, shard_id: str | None = None, state: State | None = None
     ) -> Iterator[LedgerRange]:
@@ -149,6 +187,11 @@ class MemoryLedger(Ledger):
                 if shard_id in (None, shard) and state in (None, row.state)
             ]
         return iter(rows)
+
+    def _open_chains(self, pipeline: str, namespace: str, starts: Mapping[str, Position]) -> None:
+        chains = self._chains.setdefault((pipeline, namespace), {})
+        for shard_id, start in starts.items():
+            chains.setdefault(shard_id, _StoredChain(start))
 
     def _append(self, pipeline: str, namespace: str, row: LedgerRange) -> None:
         self._chains[pipeline, namespace][row.range.shard_id].rows[row.range.start.key] = row

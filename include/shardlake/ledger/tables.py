@@ -7,7 +7,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from shardlake.ledger import Contents, LedgerRange
+from shardlake.ledger import Contents, JournalEntry, LedgerRange
 from shardlake.ranges import SHARD_END, Position, SequenceNumber, SequenceRange, ShardEnd, Start, parse_through
 from shardlake.shards import Shard
 
@@ -30,6 +30,11 @@ ranges = _table(
     "pipeline namespace shard_id start_kind start_number start_key through through_key anchor"
     " state batch_id rows bytes checksum closed_at_ms",
 )
+backfills = _table("backfills", "pipeline namespace bounds created_at_ms")
+journal = _table(
+    "journal",
+    "pipeline entry_number at_ms who action namespace shard_id start_kind start_number through anchor reason",
+)
 
 _KEYS = ("pipeline", "namespace", "start_key", "through_key")
 
@@ -41,33 +46,63 @@ def value_columns(rows: sa.FromClause) -> list[sa.ColumnElement[Any]]:
 
 def ledger_range(values: Sequence[Any]) -> LedgerRange:
     """The row with these `value_columns`."""
-    shard_id, kind, number, through, anchor, state, batch_id, rows, bytes_, checksum, closed_at_ms = values
-    range_ = SequenceRange(
+    *of_range, state, batch_id, rows, bytes_, checksum, closed_at_ms = values
+    contents = None if rows is None else Contents(rows, bytes_, checksum)
+    return LedgerRange(_range(of_range), state, batch_id, contents, closed_at_ms)
+
+
+def range_row(pipeline: str, namespace: str, row: LedgerRange) -> dict[str, Any]:
+    """The row to insert for a new range."""
+    return {
+        "pipeline": pipeline,
+        "namespace": namespace,
+        **_range_columns(row.range),
+        "start_key": row.range.start.key,
+        "through_key": row.range.through.key,
+        "state": row.state,
+        "batch_id": row.batch_id,
+        "closed_at_ms": row.closed_at_ms,
+    }
+
+
+def journal_entry(values: Sequence[Any]) -> JournalEntry:
+    """The row of an entry, without its number."""
+    pipeline, at_ms, who, action, namespace, *of_range, reason = values
+    return JournalEntry(at_ms, who, action, pipeline, namespace, _range(of_range), reason)
+
+
+def journal_row(entry: JournalEntry) -> dict[str, Any]:
+    """The row to insert for a new entry, without its number."""
+    return {
+        "pipeline": entry.pipeline,
+        "at_ms": entry.at_ms,
+        "who": entry.who,
+        "action": entry.action,
+        "namespace": entry.namespace,
+        **_range_columns(entry.range),
+        "reason": entry.reason,
+    }
+
+
+def _range(values: Sequence[Any]) -> SequenceRange:
+    """The range with these columns, in the order of `_range_columns`."""
+    shard_id, kind, number, through, anchor = values
+    return SequenceRange(
         shard_id,
         Start(kind, SequenceNumber(number)),
         parse_through(through),
         None if anchor is None else SequenceNumber(anchor),
     )
-    contents = None if rows is None else Contents(rows, bytes_, checksum)
-    return LedgerRange(range_, state, batch_id, contents, closed_at_ms)
 
 
-def range_row(pipeline: str, namespace: str, row: LedgerRange) -> dict[str, Any]:
-    """The row to insert for a new range."""
-    range_ = row.range
+def _range_columns(range_: SequenceRange) -> dict[str, Any]:
+    """The columns that keep a range exactly, its texts as they are."""
     return {
-        "pipeline": pipeline,
-        "namespace": namespace,
         "shard_id": range_.shard_id,
         "start_kind": range_.start.kind,
         "start_number": range_.start.number.text,
-        "start_key": range_.start.key,
         "through": str(range_.through),
-        "through_key": range_.through.key,
         "anchor": range_.anchor and range_.anchor.text,
-        "state": row.state,
-        "batch_id": row.batch_id,
-        "closed_at_ms": row.closed_at_ms,
     }
 
 
