@@ -16,7 +16,8 @@ from shardlake.config import Pipeline, config_file, load_pipelines
 
 def ingest_dag(pipeline: Pipeline) -> DAG:
     """The DAG of one pipeline."""
-    committed = Asset(name=pipeline.dag_id, uri=f"file://{pipeline.dataset}/data")
+    target = tasks.Target(pipeline.name)
+    committed = Asset(name=pipeline.dag_id, uri=pipeline.data_uri)
     with DAG(
         dag_id=pipeline.dag_id,
         description=f"{pipeline.stream} to {pipeline.dataset}, each record once",
@@ -31,16 +32,16 @@ def ingest_dag(pipeline: Pipeline) -> DAG:
 
         @task.short_circuit(task_id="plan")
         def plan() -> list[int]:
-            return tasks.plan(pipeline.name)
+            return tasks.plan(target)
 
         # What could be published is committed also when a group failed, so that one bad shard does not age out others.
         @task(task_id="verify", trigger_rule="all_done")
         def verify() -> dict[str, int]:
-            return tasks.verify(pipeline.name)
+            return tasks.verify(target)
 
         @task(task_id="commit", outlets=[committed])
         def commit() -> None:
-            get_current_context()["outlet_events"][committed].extra = tasks.commit(pipeline.name)
+            get_current_context()["outlet_events"][committed].extra = tasks.commit(target)
 
         ingest = IngestOperator.partial(task_id="ingest", pipeline=pipeline.name).expand(group=plan())
         follow_up = FollowUpOperator(task_id="follow_up", pipeline=pipeline.name, trigger_dag_id=pipeline.dag_id)

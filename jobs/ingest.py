@@ -4,36 +4,53 @@
 
 One Spark task a range. The rows do not cross into the JVM: the Python worker reads, writes and publishes, and only
 its report comes back through `mapInArrow`. A retried or speculative task is just another attempt of the protocol.
+Explicit AWS credentials come in the driver's environment; executors have one of their own, so tasks get the credentials
+with their code.
 Uses nothing newer than Spark 3.5.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
-from collections.abc import Iterator
-from dataclasses import astuple
+from collections.abc import Iterator, Mapping
+from dataclasses import astuple, replace
 from pathlib import Path
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from shardlake.aws import session_of, take_credentials
 from shardlake.errors import ShardlakeError
 from shardlake.ingesting import RangeReport, error_of_report, ingest_range, load_plan, report_to_text
 from shardlake.lake.home import open_home
+from shardlake.plan import BatchPlan
+
+_NONE: Mapping[str, str] = {}
 
 REPORT_DDL = "shard_id string, range string, rows bigint, bytes bigint, error string, message string"
 """Grain: one row a range; the fields of `RangeReport`."""
 
 
-def ingest(spark: SparkSession, plan_text: str, plan_digest: str, ranges: list[int]) -> list[RangeReport]:
-    """Publish the named ranges of a plan, one Spark task each; one report a range."""
+def ingest(
+    spark: SparkSession, plan_text: str, plan_digest: str, ranges: list[int], credentials: Mapping[str, str] = _NONE
+) -> list[RangeReport]:
+    """Publish the named ranges of a plan, one Spark task each; one report a range.
+
+    Args:
+        credentials: as `aws.credentials_of` gives them.
+    """
+    plan = load_plan(plan_text, plan_digest)
+    all_ranges = list(plan.ranges)
+    # Only this job's: Spark writes code of more than 1 MiB to a file (`PythonUtils.getBroadcastThreshold`).
+    own = replace(plan, groups=(tuple(all_ranges[row] for row in ranges),)).to_text()
 
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        plan = load_plan(plan_text, plan_digest)
-        all_ranges = list(plan.ranges)
+        plan, session = BatchPlan.from_text(own), session_of(credentials)
+        (own_ranges,) = plan.groups
         for batch in batches:
-            reports = [astuple(ingest_range(plan, all_ranges[ranges[row]])) for row in batch.column(0).to_pylist()]
+            reports = [astuple(ingest_range(plan, own_ranges[row], session)) for row in batch.column(0).to_pylist()]
             columns = [list(column) for column in zip(*reports, strict=True)]
             types = [pa.string(), pa.string(), pa.int64(), pa.int64(), pa.string(), pa.string()]
             arrays = [pa.array(column, type_) for column, type_ in zip(columns, types, strict=True)]
@@ -51,12 +68,13 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--ranges", required=True, type=lambda text: [int(part) for part in text.split(",")])
     parser.add_argument("--report", required=True)
     arguments = parser.parse_args(argv)
+    credentials = take_credentials(os.environ)
     try:
         plan_text = arguments.plan.read_text(encoding="utf-8")
         plan = load_plan(plan_text, arguments.digest)
         spark = SparkSession.builder.getOrCreate()
-        report = report_to_text(ingest(spark, plan_text, arguments.digest, arguments.ranges))
-        open_home(plan.dataset).replace(arguments.report, report)
+        report = report_to_text(ingest(spark, plan_text, arguments.digest, arguments.ranges, credentials))
+        open_home(plan.dataset, plan.storage, session_of(credentials)).replace(arguments.report, report)
         spark.stop()
         error = error_of_report(report)
     except OSError as exc:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass
 from threading import Event
 from typing import Literal
@@ -65,11 +65,14 @@ class RangeAuditor:
 
     Args:
         draft: the pipeline's next batch: whose dataset it is, and which stream.
+        repaired: the ranges whose files were written again.
         stop: ends a comparison under way.
     """
 
-    def __init__(self, draft: BatchPlan, home: Home, kinesis: Kinesis, stop: Event) -> None:
-        self._draft, self._home, self._kinesis, self._stop = draft, home, kinesis, stop
+    def __init__(
+        self, draft: BatchPlan, home: Home, kinesis: Kinesis, repaired: Set[SequenceRange], stop: Event
+    ) -> None:
+        self._draft, self._home, self._kinesis, self._repaired, self._stop = draft, home, kinesis, repaired, stop
 
     def compare(self, range_: SequenceRange, recorded: Contents) -> tuple[list[Finding], bool]:
         """What is wrong with a committed range, and whether the stream still retains it.
@@ -79,7 +82,7 @@ class RangeAuditor:
             StoppedError: `stop` was set.
         """
         key, in_ledger = FileKey.of(range_).path, Rows(recorded.rows, recorded.checksum)
-        in_file = self._of_file(range_, recorded)
+        in_file = file_of(self._home, self._draft, range_, None if range_ in self._repaired else recorded.bytes)
         in_stream = self._of_stream(range_, doubtful=isinstance(in_file, Finding))
         if isinstance(in_stream, Finding):
             return [in_stream, *([in_file] if isinstance(in_file, Finding) else [])], True
@@ -87,31 +90,6 @@ class RangeAuditor:
             return [_without_file(in_file, in_ledger, in_stream)], in_stream is not None
         said = _odd_one_out(in_ledger, in_file, in_stream)
         return [Finding("differs", key, f"range {range_}: {said}")] if said else [], in_stream is not None
-
-    def _of_file(self, range_: SequenceRange, recorded: Contents) -> Rows | Finding:
-        key = FileKey.of(range_).path
-        try:
-            footer = read_footer(self._home, key)
-            expected = {
-                "pipeline": self._draft.pipeline,
-                "stream_arn": self._draft.stream.arn,
-                "stream_created_at_ms": self._draft.stream.created_at_ms,
-                "shard_id": range_.shard_id,
-                "start": str(range_.start),
-                "through": str(range_.through),
-            }
-            found = {name: getattr(footer, name) for name in expected}
-            refuse_other(found, expected, f"the file {key} is of another range")
-            size = self._home.size(key)
-            if size != recorded.bytes:
-                found_bytes = f"{size} bytes"
-                raise ConflictError(f"the size of {key}", expected=f"{recorded.bytes} bytes", found=found_bytes)
-            checksum = checksum_of_file(self._home, key)
-        except FileNotFoundError:
-            return Finding("missing", key, f"the file of range {range_} is not there")
-        except (ConflictError, OSError, ValueError, pa.ArrowException) as exc:
-            return Finding("damaged", key, str(exc))
-        return Rows(checksum.rows, checksum.hexdigest())
 
     def _of_stream(self, range_: SequenceRange, *, doubtful: bool) -> Rows | Finding | None:
         """The rows of a range as the stream has them; None where it does not retain them all.
@@ -166,6 +144,37 @@ class RangeAuditor:
             if self._stop.is_set():
                 raise StoppedError
             yield page
+
+
+def file_of(home: Home, draft: BatchPlan, range_: SequenceRange, size_bytes: int | None) -> Rows | Finding:
+    """What the file of a committed range holds, recomputed from its rows; or what is wrong with the file.
+
+    Args:
+        draft: whose dataset it is, and which stream.
+        size_bytes: how large it has to be; None: a repair, perhaps by another code version, has written it again.
+    """
+    key = FileKey.of(range_).path
+    try:
+        footer = read_footer(home, key)
+        expected = {
+            "pipeline": draft.pipeline,
+            "stream_arn": draft.stream.arn,
+            "stream_created_at_ms": draft.stream.created_at_ms,
+            "shard_id": range_.shard_id,
+            "start": str(range_.start),
+            "through": str(range_.through),
+        }
+        found = {name: getattr(footer, name) for name in expected}
+        refuse_other(found, expected, f"the file {key} is of another range")
+        size = home.size(key)
+        if size_bytes not in (None, size):
+            raise ConflictError(f"the size of {key}", expected=f"{size_bytes} bytes", found=f"{size} bytes")
+        checksum = checksum_of_file(home, key)
+    except FileNotFoundError:
+        return Finding("missing", key, f"the file of range {range_} is not there")
+    except (ConflictError, OSError, ValueError, pa.ArrowException) as exc:
+        return Finding("damaged", key, str(exc))
+    return Rows(checksum.rows, checksum.hexdigest())
 
 
 def _without_file(finding: Finding, in_ledger: Rows, in_stream: Rows | None) -> Finding:

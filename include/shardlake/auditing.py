@@ -13,9 +13,8 @@ from shardlake.audit import Finding, RangeAuditor
 from shardlake.batch import Steps
 from shardlake.lake.owner import check_owner
 from shardlake.ledger import Contents, LedgerRange
-from shardlake.names import DATA, LIVE, OWNER, FileKey
+from shardlake.names import DATA, OWNER, FileKey
 from shardlake.plan import Run
-from shardlake.planning import Planner
 from shardlake.ranges import SequenceRange
 
 SHARDS_AT_ONCE = 4
@@ -46,19 +45,27 @@ def audit(steps: Steps) -> Iterator[Audited]:
         ConfigError, UnavailableError: stream or ledger cannot be read.
         ConflictError: dataset or stream are another's.
     """
-    kinesis = steps.kinesis()
-    draft = Planner(steps.pipeline, steps.ledger, kinesis, steps.home).draft(Run("audit", "audit"))
+    kinesis, draft = steps.kinesis(), steps.planner().draft(Run("audit", "audit"))
     owned = check_owner(steps.home, draft)
-    chains, folders = steps.ledger.chains(draft.pipeline, LIVE), steps.home.names(DATA)
+    chains, folders = steps.ledger.chains(draft.pipeline, draft.namespace), steps.home.names(DATA)
     if not owned and (chains or folders):
         yield _only(Finding("missing", OWNER, "the dataset does not say whose it is"))
     stop = Event()
-    auditor = RangeAuditor(draft, steps.home, kinesis, stop)
+    auditor = RangeAuditor(draft, steps.home, kinesis, repaired_ranges(steps), stop)
     of_shards = {folder for folder in folders if folder.startswith("shard_id=")}
     for other in sorted(set(folders) - of_shards):
         yield _only(Finding("stray", f"{DATA}/{other}", f"{DATA}/{other} is not of this dataset"))
     shard_ids = sorted({*chains, *(folder.removeprefix("shard_id=") for folder in of_shards)})
     yield from _side_by_side([_shard(steps, auditor, shard_id) for shard_id in shard_ids], stop)
+
+
+def repaired_ranges(steps: Steps) -> set[SequenceRange]:
+    """The ranges of a namespace whose files a repair has written again."""
+    return {
+        entry.range
+        for entry in steps.ledger.journal(steps.pipeline.name)
+        if entry.action == "repair" and entry.namespace == steps.namespace
+    }
 
 
 def _shard(steps: Steps, auditor: RangeAuditor, shard_id: str) -> Iterator[Audited]:
@@ -69,7 +76,7 @@ def _shard(steps: Steps, auditor: RangeAuditor, shard_id: str) -> Iterator[Audit
     folder = f"{DATA}/shard_id={shard_id}"
     unaccounted = set(steps.home.names(folder))
     before: SequenceRange | None = None
-    for row in steps.ledger.ranges(steps.pipeline.name, LIVE, shard_id):
+    for row in steps.ledger.ranges(steps.pipeline.name, steps.namespace, shard_id):
         name = FileKey.of(row.range).path.removeprefix(f"{folder}/")
         if row.state != "lost":
             unaccounted.discard(name)

@@ -14,6 +14,8 @@ from typing import Any
 import boto3
 
 from shardlake import errors
+from shardlake.aws import credentials_of
+from shardlake.backfill import Backfill, Request
 from shardlake.config import Pipeline
 from shardlake.engines import Engine, IngestJob
 from shardlake.errors import ConflictError, DataLossError, IngestError, ShardlakeError, most_severe
@@ -21,7 +23,7 @@ from shardlake.ingesting import error_of_report
 from shardlake.kinesis.client import Kinesis
 from shardlake.lake.home import open_home
 from shardlake.ledger import Contents, Ledger
-from shardlake.names import batch_directory
+from shardlake.names import LIVE, batch_directory, dataset_of
 from shardlake.plan import BatchPlan, Run, digest, range_to_json
 from shardlake.planning import Planner
 from shardlake.ranges import SequenceRange
@@ -48,17 +50,20 @@ class Committed:
 
 
 class Steps:
-    """The steps of one pipeline's batches.
+    """The steps of the batches of one namespace of a pipeline.
 
     Args:
         pipeline: the configuration.
         ledger: the pipeline's ledger.
         session: a boto3 session with other credentials than the default chain's.
+        namespace: `LIVE`, or a backfill's.
     """
 
-    def __init__(self, pipeline: Pipeline, ledger: Ledger, session: boto3.Session | None = None) -> None:
-        self.pipeline, self.ledger, self._session = pipeline, ledger, session
-        self.home = open_home(pipeline.dataset)
+    def __init__(
+        self, pipeline: Pipeline, ledger: Ledger, session: boto3.Session | None = None, namespace: str = LIVE
+    ) -> None:
+        self.pipeline, self.ledger, self.namespace, self._session = pipeline, ledger, namespace, session
+        self.home = open_home(dataset_of(pipeline.dataset, namespace), pipeline.place, session)
         self._sink: Sink = ParquetSink(self.home)
 
     def kinesis(self) -> Kinesis:
@@ -66,9 +71,18 @@ class Steps:
         pipeline = self.pipeline
         return Kinesis(pipeline.stream, pipeline.region, pipeline.endpoint_url, session=self._session)
 
+    def planner(self) -> Planner:
+        """The planner of the namespace's batches."""
+        return Planner(self.pipeline, self.ledger, self.kinesis(), self.home, self.namespace)
+
+    def open_backfill(self, request: Request) -> Backfill:
+        """Pin the bounds of the namespace's backfill, or find those that it has. See `planning.Planner`."""
+        live = open_home(self.pipeline.dataset, self.pipeline.place, self._session)
+        return self.planner().open_backfill(request, live)
+
     def plan(self, run: Run) -> BatchPlan:
         """Pin the ranges of a run, or find those that it has. See `planning.Planner.plan`."""
-        return Planner(self.pipeline, self.ledger, self.kinesis(), self.home).plan(run)
+        return self.planner().plan(run)
 
     def ingest(self, batch_id: str, group: int, engine: Engine, log: Callable[[str], None]) -> None:
         """Publish the files of one group of ranges; what is committed already is left out.
@@ -77,11 +91,12 @@ class Steps:
             ShardlakeError: the most severe error of the group's ranges; those without one are published.
         """
         text, plan = self._pinned(batch_id)
-        committed = self.ledger.committed(plan)
+        open_ranges, committed = self._standing(plan)
         first = sum(map(len, plan.groups[:group]))
-        ranges = [first + row for row, range_ in enumerate(plan.groups[group]) if range_ not in committed]
+        ranges = [first + row for row, range_ in enumerate(plan.groups[group]) if range_ in open_ranges]
         if not ranges:
-            log(f"every range of group {group} is committed already: nothing to read")
+            done = "committed already" if committed.keys() >= set(plan.groups[group]) else "committed or given up"
+            log(f"every range of group {group} is {done}: nothing to read")
             return
         directory = batch_directory(batch_id)
         report_key = f"{directory}/report-{group:04}.json"
@@ -93,7 +108,7 @@ class Steps:
             digest=digest(text),
             ranges=ranges,
             report_key=report_key,
-            credentials=self._credentials(),
+            credentials=credentials_of(self._session),
         )
         try:
             engine.run(job, log)
@@ -107,8 +122,17 @@ class Steps:
         A range that is committed holds as the ledger says; its file is not looked at again.
         """
         plan = self.pinned(batch_id)
-        committed = self.ledger.committed(plan)
-        verified = committed | self._sink.verify(plan, [range_ for range_ in plan.ranges if range_ not in committed])
+        open_ranges, committed = self._standing(plan)
+        closed = {
+            range_: ConflictError(
+                f"range {range_} is not open any more",
+                todo="Likely cause: it was given up by hand (`shardlake journal` tells), or declared lost."
+                " The next run goes on from where the shard stands",
+            )
+            for range_ in plan.ranges
+            if range_ not in open_ranges and range_ not in committed
+        }
+        verified = committed | closed | self._sink.verify(plan, [each for each in plan.ranges if each in open_ranges])
         self.home.replace(f"{batch_directory(batch_id)}/verified.json", _verified_to_text(verified))
         return verified
 
@@ -166,6 +190,16 @@ class Steps:
         except ShardlakeError as exc:
             raise most_severe([*failed, exc]) from exc
 
+    def _standing(self, plan: BatchPlan) -> tuple[set[SequenceRange], dict[SequenceRange, Contents]]:
+        """The ranges of a plan that are open, and those that are committed. The others nobody may publish any more.
+
+        Asked in this order: a range that another run commits meanwhile was open, or it is committed.
+        """
+        chains = self.ledger.chains(plan.pipeline, plan.namespace).values()
+        open_ranges = {chain.open_range for chain in chains if chain.open_range}
+        committed = self.ledger.committed(plan)
+        return open_ranges.intersection(plan.ranges) - committed.keys(), committed
+
     def pinned(self, batch_id: str) -> BatchPlan:
         """The plan of a batch, from the ledger.
 
@@ -179,15 +213,6 @@ class Steps:
         if text is None:
             raise ConflictError(f"the ledger has no batch {batch_id}", todo="Run the plan step of this run again")
         return text, BatchPlan.from_text(text)
-
-    def _credentials(self) -> dict[str, str]:
-        """What the session's credentials are called in the environment; empty for the default chain."""
-        found = self._session and self._session.get_credentials()
-        if not found:
-            return {}
-        frozen = found.get_frozen_credentials()
-        token = {"AWS_SESSION_TOKEN": frozen.token} if frozen.token else {}
-        return {"AWS_ACCESS_KEY_ID": frozen.access_key, "AWS_SECRET_ACCESS_KEY": frozen.secret_key, **token}
 
 
 def _event(plan: BatchPlan, committed: Mapping[SequenceRange, Contents]) -> Committed:

@@ -141,15 +141,15 @@ def _expand(value: object, environment: Mapping[str, str], where: str) -> Any:
 
 def _refuse_shared_datasets(file: Path, pipelines: Mapping[str, Pipeline]) -> None:
     """Two pipelines never share state, so neither do their datasets, nor does one lie in the other."""
-    owners = {Path(pipeline.dataset): name for name, pipeline in pipelines.items()}
+    owners = {pipeline.dataset: name for name, pipeline in pipelines.items()}
     for name, pipeline in pipelines.items():
-        dataset = Path(pipeline.dataset)
-        for folder in (dataset, *dataset.parents):
+        parts = pipeline.dataset.split("/")
+        for folder in ("/".join(parts[:count]) for count in range(len(parts), 0, -1)):
             if owners.get(folder, name) != name:
                 raise ConfigError(
                     f"{file}: pipelines {name!r} and {owners[folder]!r} share a dataset, key dataset",
                     expected="a folder of its own for each pipeline, neither in the other",
-                    found=f"{dataset} and {folder}",
+                    found=f"{pipeline.dataset} and {folder}",
                 )
 
 

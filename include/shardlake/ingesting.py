@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import boto3
+
 from shardlake import errors
 from shardlake.errors import ConflictError, ShardlakeError
 from shardlake.kinesis.client import Kinesis
@@ -46,13 +48,19 @@ def load_plan(text: str, expected_digest: str) -> BatchPlan:
     return BatchPlan.from_text(text)
 
 
-def ingest_range(plan: BatchPlan, range_: SequenceRange) -> RangeReport:
-    """Publish one range, whatever happens reporting what became of it."""
+def ingest_range(plan: BatchPlan, range_: SequenceRange, session: boto3.Session | None = None) -> RangeReport:
+    """Publish one range, whatever happens reporting what became of it.
+
+    Args:
+        session: a boto3 session with other credentials than the default chain's.
+    """
     stream = plan.stream
     try:
-        kinesis = Kinesis(stream.arn, stream.region, stream.endpoint_url, ATTEMPTS)
-        sink = ParquetSink(open_home(plan.dataset))
-        contents = sink.write(plan, range_, lambda: read_range(kinesis, range_, stream.retention_ms))
+        kinesis = Kinesis(stream.arn, stream.region, stream.endpoint_url, ATTEMPTS, session)
+        sink = ParquetSink(open_home(plan.dataset, plan.storage, session))
+        contents = sink.write(
+            plan, range_, lambda: read_range(kinesis, range_, stream.retention_ms, plan.read_fraction)
+        )
     except ShardlakeError as exc:
         return RangeReport(range_.shard_id, str(range_), None, None, type(exc).__name__, str(exc))
     except Exception as exc:  # the other ranges go on; the type says that this one is a bug

@@ -5,6 +5,7 @@
     <dataset>/_shardlake/batches/<batch>/plan.json, report-*.json, verified.json
     <dataset>/_shardlake/lost/shard_id=<shard>/<start>-<through>.json
     <dataset>/_shardlake/tmp/<batch>/                             files being written
+    <dataset>/backfill/<namespace>/                               a backfill: all of the above once more
 
 Paths here are relative to the dataset, with `/`. A file's name says its range by the exclusive start and the end, so
 the same range always has the same name, and names sort in sequence order.
@@ -20,7 +21,10 @@ DATA = "data"
 CONTROL = "_shardlake"
 OWNER = f"{CONTROL}/owner.json"
 LIVE = "live"
-"""The namespace of scheduled ingestion; a backfill's namespace is its run id."""
+"""The namespace of scheduled ingestion; a backfill's namespace follows from the id of its first run."""
+
+NAMESPACE = re.compile(r"[A-Za-z0-9_-]{1,100}", re.ASCII)
+"""What a namespace may look like: it is a folder's name, on object stores and in Hadoop's paths too."""
 
 SHARD_ID = re.compile(r"[a-zA-Z0-9_.-]{1,128}", re.ASCII)
 """The API's pattern for a shard id."""
@@ -69,8 +73,26 @@ def parse_file_name(shard_id: str, name: str) -> FileKey | None:
 
 def batch_id(pipeline: str, namespace: str, dag_id: str, run_id: str) -> str:
     """The id of the batch that belongs to a run: the run's id made fit for a path, and a hash that keeps it unique."""
-    digest = hashlib.sha256("\0".join((pipeline, namespace, dag_id, run_id)).encode()).hexdigest()
-    return f"{re.sub(r'[^A-Za-z0-9_-]+', '-', run_id)[:80]}-{digest[:12]}"
+    return _fit_for_a_path(run_id, "\0".join((pipeline, namespace, dag_id, run_id)))
+
+
+def backfill_namespace(run_id: str) -> str:
+    """The namespace of the backfill that a run begins: the run's id, made fit for a path where it is not."""
+    fits = NAMESPACE.fullmatch(run_id) and run_id != LIVE
+    return run_id if fits else _fit_for_a_path(run_id, run_id)
+
+
+def dataset_of(dataset: str, namespace: str) -> str:
+    """Where a namespace of a dataset lies.
+
+    Raises:
+        ValueError: the namespace could leave the dataset's folder.
+    """
+    if namespace == LIVE:
+        return dataset
+    if not NAMESPACE.fullmatch(namespace):
+        raise ValueError(f"not a backfill's id: {namespace[:140]!r}")
+    return f"{dataset}/backfill/{namespace}"
 
 
 def batch_directory(batch: str) -> str:
@@ -81,6 +103,11 @@ def batch_directory(batch: str) -> str:
 def temporary_directory(batch: str) -> str:
     """Where a batch's files are written before they are published; removed by its commit."""
     return f"{CONTROL}/tmp/{batch}"  # noqa: S108 (below the dataset)
+
+
+def _fit_for_a_path(text: str, identity: str) -> str:
+    """The text with what is odd in a path replaced, and a hash of what it stands for, which keeps it unique."""
+    return f"{re.sub(r'[^A-Za-z0-9_-]+', '-', text)[:80]}-{hashlib.sha256(identity.encode()).hexdigest()[:12]}"
 
 
 def _partition(shard_id: str) -> str:

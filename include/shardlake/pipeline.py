@@ -6,16 +6,19 @@ import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal
-from urllib.parse import urlsplit
+from urllib.parse import quote
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ByteSize, ConfigDict, Field, SecretStr, model_validator
 
+from shardlake.plan import Storage
 from shardlake.schedule import parse_duration, parse_schedule
+from shardlake.storage import REGION, S3, StorageKeys, endpoint, s3_dataset
 
 PIPELINE_NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$"
 
 _STREAM_ARN = re.compile(r"arn:aws[a-z-]*:kinesis:(?P<region>[a-z0-9-]+):[0-9]{12}:stream/.*")
 _CONTROL_CHARACTER = re.compile(r"[\x00-\x1f\x7f]")
+_IN_URI = "".join(map(chr, range(0x21, 0x7F)))
 _SECRET_SETTING = re.compile(r"secret|password|token|access[.]?key", re.IGNORECASE)
 """Spark's own `spark.redaction.regex`."""
 
@@ -32,14 +35,9 @@ def _ledger(value: SecretStr) -> SecretStr:
     return value
 
 
-def _endpoint(value: str) -> str:
-    parts = urlsplit(value)  # a ValueError for a malformed one
-    if not re.fullmatch(r"https?://[A-Za-z0-9.\[\]:-]+/?", value) or not parts.hostname or parts.port == 0:
-        raise ValueError("not an endpoint")
-    return value
-
-
 def _dataset(value: str) -> str:
+    if value.startswith(S3):
+        return s3_dataset(value)
     path = Path(value)
     if "://" in value or not path.is_absolute() or path == Path("/") or ".." in path.parts:
         raise ValueError("not a folder's absolute path")
@@ -118,10 +116,8 @@ class Pipeline(_Model):
         pattern=r"^(arn:aws[a-z-]*:kinesis:[a-z0-9-]+:[0-9]{12}:stream/)?[a-zA-Z0-9_.-]{1,128}$",
         description="a stream's name or ARN",
     )
-    region: str = Field(
-        pattern=r"^[a-z]{2,4}(-[a-z]+)+-[0-9]{1,2}$", description="a region's code, like eu-west-1; the ARN's, if any"
-    )
-    endpoint_url: Annotated[str, AfterValidator(_endpoint)] | None = Field(
+    region: str = Field(pattern=REGION, description="a region's code, like eu-west-1; the ARN's, if any")
+    endpoint_url: Annotated[str, AfterValidator(endpoint)] | None = Field(
         None, description="http(s)://<host>[:<port>] without a user or a path, or null"
     )
     start: Literal["trim_horizon", "latest"] | AtTimestamp = Field(
@@ -131,7 +127,13 @@ class Pipeline(_Model):
     schedule: Annotated[timedelta | str | None, BeforeValidator(parse_schedule)] = Field(
         None, description='a cron expression, a preset like "@hourly", a duration like 15m (s, m, h or d), or null'
     )
-    dataset: Annotated[str, AfterValidator(_dataset)] = Field(description="an absolute path of a folder")
+    dataset: Annotated[str, AfterValidator(_dataset)] = Field(
+        description="an absolute path of a folder, or s3://<bucket>/<prefix>"
+    )
+    storage: StorageKeys = Field(
+        StorageKeys(),
+        description="for a dataset on S3: {region: …, endpoint_url: …, role_arn: …, external_id: …, kms_key_id: …}",
+    )
     ledger: Annotated[SecretStr, AfterValidator(_ledger)] = Field(
         description="sqlite:///<file>, postgresql+psycopg://<user>@<host>/<database>, or airflow://<connection id>"
     )
@@ -143,6 +145,9 @@ class Pipeline(_Model):
         ByteSize(2**30), gt=0, le=2**40, description="a size like 512MiB, at most 1TiB"
     )
     max_group_ranges: int = Field(256, strict=True, ge=1, le=10_000, description="a number from 1 to 10000")
+    read_fraction: float | None = Field(
+        None, strict=True, gt=0, le=1, description="a number above 0 and up to 1, or null"
+    )
     on_data_loss: Literal["fail", "skip"] = Field("fail", description="fail or skip")
     engine: SparkEngine = Field(SparkEngine(), description="{kind: spark, master: <url>, conf: {…}}")
 
@@ -152,6 +157,24 @@ class Pipeline(_Model):
         if arn and arn["region"] != self.region:
             raise ValueError(f"key region is {self.region}, but the stream's ARN is in {arn['region']}")
         return self
+
+    @model_validator(mode="after")
+    def _storage_of_s3(self) -> Pipeline:
+        if self.storage != StorageKeys() and not self.dataset.startswith(S3):
+            raise ValueError("key storage is set, but the dataset is a folder")
+        return self
+
+    @property
+    def place(self) -> Storage | None:
+        """How the dataset is reached, where it is on S3; None for a folder."""
+        if not self.dataset.startswith(S3):
+            return None
+        return Storage(**{**self.storage.model_dump(), "region": self.storage.region or self.region})
+
+    @property
+    def data_uri(self) -> str:
+        """The URI of the published files, as Airflow's assets have it: ASCII alone."""
+        return f"{quote(self.dataset, safe=_IN_URI)}/data" if self.place else f"file://{self.dataset}/data"
 
     @property
     def ledger_url(self) -> str:

@@ -32,6 +32,25 @@ class Stream:
 
 
 @dataclass(frozen=True, slots=True)
+class Storage:
+    """How a dataset on S3 is reached; nothing of it is a secret. See `storage` in the configuration.
+
+    Attributes:
+        region: the bucket's.
+        endpoint_url: another endpoint than the region's own.
+        role_arn: the role in which the dataset is read and written.
+        external_id: what that role's trust policy asks for.
+        kms_key_id: the key that S3 encrypts new objects with.
+    """
+
+    region: str
+    endpoint_url: str | None = None
+    role_arn: str | None = None
+    external_id: str | None = None
+    kms_key_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Run:
     """The run that a batch belongs to."""
 
@@ -49,7 +68,9 @@ class BatchPlan:
         planned_at_ms: the service's time when planning began.
         behind: the window or the byte limit left records behind: another batch should follow at once.
         groups: the ranges, at most one a shard.
+        read_fraction: the share of a shard's read limits that reading a range may take; None: it is not paced.
         losses: what `on_data_loss: fail` kept out of the batch; the run fails for it after the rest is committed.
+        storage: how a dataset on S3 is reached; None for a folder.
     """
 
     batch_id: str
@@ -62,8 +83,10 @@ class BatchPlan:
     planned_at_ms: int
     behind: bool
     groups: tuple[tuple[SequenceRange, ...], ...]
+    read_fraction: float | None = None
     losses: tuple[str, ...] = ()
     layout: int = LAYOUT
+    storage: Storage | None = None
 
     @property
     def ranges(self) -> Iterator[SequenceRange]:
@@ -101,6 +124,7 @@ class BatchPlan:
                         "run": Run(**plan["run"]),
                         "stream": Stream(**plan["stream"]),
                         "losses": tuple(plan["losses"]),
+                        "storage": Storage(**plan["storage"]) if plan.get("storage") else None,
                         "groups": tuple(tuple(range_from_json(r) for r in group) for group in plan["groups"]),
                     }
                 )

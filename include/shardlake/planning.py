@@ -7,45 +7,44 @@ batch.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterable
 from dataclasses import asdict, replace
 from math import ceil
 
+from shardlake.backfill import Backfill, Request
+from shardlake.backfilling import BackfillLooker, resolve
 from shardlake.config import Pipeline
 from shardlake.errors import ConflictError, ShardlakeError, most_severe
 from shardlake.kinesis.client import Kinesis
-from shardlake.kinesis.failures import ShardGoneError
-from shardlake.kinesis.start import oldest_lasting
-from shardlake.kinesis.through import Trimmed
 from shardlake.lake.home import Home
 from shardlake.lake.owner import check_owner, claim_dataset, refuse_other
 from shardlake.ledger import Identity, Ledger
 from shardlake.leftovers import clear_away
-from shardlake.losses import loss_of, lost_range, rest_of, write_markers
-from shardlake.names import LIVE, batch_directory, batch_id
+from shardlake.look import Look, Looker, Survey
+from shardlake.losses import loss_of, rest_of, write_markers
+from shardlake.names import LIVE, batch_directory, batch_id, dataset_of
 from shardlake.plan import BatchPlan, Run
 from shardlake.ranges import SequenceRange
-from shardlake.shards import Shard
-from shardlake.survey import Look, Survey, Surveyor
+from shardlake.survey import Surveyor
 
 MAX_GROUPS = 1024
 """Most mapped tasks of one Airflow task (`[core] max_map_length`, its default)."""
 
 
 class Planner:
-    """Plans the batches of one pipeline.
+    """Plans the batches of one namespace of a pipeline.
 
     Args:
         pipeline: the configuration.
         ledger: the pipeline's ledger.
         kinesis: the pipeline's stream.
-        home: the pipeline's dataset.
+        home: where the namespace's files are.
+        namespace: `LIVE`, or that of an open backfill.
     """
 
-    def __init__(self, pipeline: Pipeline, ledger: Ledger, kinesis: Kinesis, home: Home) -> None:
+    def __init__(self, pipeline: Pipeline, ledger: Ledger, kinesis: Kinesis, home: Home, namespace: str = LIVE) -> None:
         self._pipeline, self._ledger, self._kinesis, self._home = pipeline, ledger, kinesis, home
-        self._scope = (pipeline.name, LIVE)
+        self._scope = (pipeline.name, namespace)
 
     def plan(self, run: Run) -> BatchPlan:
         """The batch of a run: the one that it has, else a new one. A batch without ranges is not pinned.
@@ -60,12 +59,12 @@ class Planner:
         if pinned is None:
             draft = self.draft(run)
             check_owner(self._home, draft)
-            surveyor = self._surveyor(draft)
-            survey = surveyor.survey()
+            looker = self._looker(draft)
+            survey = looker.survey()
             self._own(draft)
             self._record(draft, survey)
             clear_away(self._home, self._ledger)
-            looks = self._past_losses(draft, surveyor, survey.looks)
+            looks = self._past_losses(draft, looker, survey.looks)
             plan, ranges = _proposal(draft, looks)
             if not ranges:
                 return plan
@@ -75,6 +74,60 @@ class Planner:
         self._home.replace(f"{batch_directory(plan.batch_id)}/plan.json", pinned)
         return plan
 
+    def resolve_backfill(self, request: Request) -> tuple[BatchPlan, Backfill]:
+        """The bounds of the backfill that would be opened now, and a draft of its batches; nothing is written.
+
+        Raises:
+            ConfigError, DataLossError: as `backfilling.resolve`.
+        """
+        draft = self.draft(Run("backfill", self._scope[1]))
+        known = self._ledger.shards(draft.pipeline)
+        return draft, resolve(request, self._kinesis, draft.stream, draft.planned_at_ms, known)
+
+    def left_of_backfill(self, request: Request) -> tuple[BatchPlan, Backfill]:
+        """What the namespace's backfill has still to read, or would have if it were opened now; nothing is written.
+
+        Raises:
+            ConfigError, ConflictError, DataLossError: as `open_backfill`.
+        """
+        text = self._ledger.backfill(*self._scope)
+        if text is None:
+            return self.resolve_backfill(request)
+        backfill = self._asked_for(request, text)
+        positions = {shard_id: chain.position for shard_id, chain in self._ledger.chains(*self._scope).items()}
+        return self.draft(Run("backfill", self._scope[1])), backfill.left(positions)
+
+    def open_backfill(self, request: Request, live: Home) -> Backfill:
+        """Pin the bounds of this namespace's backfill, or find those that it has.
+
+        Args:
+            request: what to read; one that asks for nothing in particular goes on with a backfill that is open.
+            live: the dataset itself, which must not be another's.
+
+        Raises:
+            ConfigError, DataLossError: as `backfilling.resolve`; nothing was written.
+            ConflictError: the backfill was opened for another request; or dataset or ledger are another's.
+        """
+        text = self._ledger.backfill(*self._scope)
+        if text is None:
+            draft, backfill = self.resolve_backfill(request)
+            check_owner(live, draft)
+            self._own(draft)
+            starts = {stretch.shard_id: stretch.start for stretch in backfill.stretches}
+            text = self._ledger.open_backfill(*self._scope, backfill.to_text(), starts)
+        return self._asked_for(request, text)
+
+    def _asked_for(self, request: Request, text: str) -> Backfill:
+        backfill = Backfill.from_text(text)
+        if request not in (backfill.request, Request()):
+            raise ConflictError(
+                f"backfill {self._scope[1]} was opened for another request",
+                expected=backfill.request,
+                found=request,
+                todo="Go on with it by its name alone, or open another one",
+            )
+        return backfill
+
     def propose(self, draft: BatchPlan) -> tuple[BatchPlan, list[SequenceRange]]:
         """What `plan` would make of a draft, its ranges apart, without writing anything.
 
@@ -82,37 +135,51 @@ class Planner:
             ConfigError, ConflictError, DataLossError, UnavailableError: as `plan`.
         """
         check_owner(self._home, draft)
-        return _proposal(draft, self._surveyor(draft).survey().looks)
+        return _proposal(draft, self._looker(draft).survey().looks)
 
     def draft(self, run: Run) -> BatchPlan:
         """The batch of a run without ranges: all else that decides names and content."""
         stream, now_ms = self._kinesis.describe()
+        pipeline, namespace = self._scope
         return BatchPlan(
             batch_id=batch_id(*self._scope, run.dag_id, run.run_id),
-            pipeline=self._pipeline.name,
-            namespace=LIVE,
+            pipeline=pipeline,
+            namespace=namespace,
             run=run,
             stream=stream,
-            dataset=self._pipeline.dataset,
+            dataset=dataset_of(self._pipeline.dataset, namespace),
+            storage=self._pipeline.place,
             ledger_id=self._ledger.ledger_id,
             planned_at_ms=now_ms,
             behind=False,
             groups=(),
+            read_fraction=self._read_fraction(),
         )
 
-    def _surveyor(self, draft: BatchPlan) -> Surveyor:
-        return Surveyor(self._pipeline, self._ledger, self._kinesis, self._home, draft)
+    def _read_fraction(self) -> float | None:
+        pipeline, namespace = self._scope
+        if namespace == LIVE:
+            return self._pipeline.read_fraction
+        text = self._ledger.backfill(pipeline, namespace)
+        return Backfill.from_text(text).request.read_fraction if text else None
+
+    def _looker(self, draft: BatchPlan) -> Looker:
+        if draft.namespace == LIVE:
+            return Surveyor(self._pipeline, self._ledger, self._kinesis, self._home, draft)
+        return BackfillLooker(self._pipeline, self._ledger, self._kinesis, self._home, draft)
 
     def _own(self, draft: BatchPlan) -> None:
         """Claim ledger and dataset for this pipeline, or find that they are another's."""
         self._home.check_writable()
-        identity = Identity(draft.pipeline, draft.stream.arn, draft.stream.created_at_ms, draft.dataset)
+        identity = Identity(draft.pipeline, draft.stream.arn, draft.stream.created_at_ms, self._pipeline.dataset)
         stored = self._ledger.claim(identity)
         refuse_other(asdict(stored), asdict(identity), f"the ledger knows pipeline {draft.pipeline} otherwise")
         claim_dataset(self._home, draft)
 
     def _record(self, draft: BatchPlan, survey: Survey) -> None:
         """Store the listing with the beginnings of new chains, and where nothing was found."""
+        if survey.listed is None:
+            return
         starts = {shard_id: opening.position for shard_id, opening in survey.openings.items()}
         self._ledger.record_listing(*self._scope, survey.listed, starts)
         caught_up = {
@@ -127,38 +194,29 @@ class Planner:
         }
         self._ledger.mark_caught_up(*self._scope, caught_up)
 
-    def _past_losses(self, draft: BatchPlan, surveyor: Surveyor, looks: Iterable[Look]) -> list[Look]:
+    def _past_losses(self, draft: BatchPlan, looker: Looker, looks: Iterable[Look]) -> list[Look]:
         """Under `on_data_loss: skip`, the looks behind what is lost, which is recorded; else the looks as they are."""
         if self._pipeline.on_data_loss == "skip":
-            looks = [self._past_loss(draft, surveyor, look) for look in looks]
+            looks = [self._past_loss(draft, looker, look) for look in looks]
         write_markers(self._ledger, self._home, draft)
         return list(looks)
 
-    def _past_loss(self, draft: BatchPlan, surveyor: Surveyor, look: Look) -> Look:
+    def _past_loss(self, draft: BatchPlan, looker: Looker, look: Look) -> Look:
         """Close what is lost of a shard, and look at what is left of it.
 
         An open range keeps its end: what is left of it is open again, from the first record that lasts.
         """
         shard = look.shard
         while look.trimmed:
-            lost = lost_range(look.chain, self._up_to_what_lasts(draft, shard, look.trimmed))
+            lost = looker.lost(look, look.trimmed)
             if lost is None:
                 return replace(look, trimmed=None)
             try:
                 self._ledger.declare_lost(*self._scope, draft.batch_id, lost, rest_of(look.chain, lost))
             except ConflictError:  # another run was quicker, and knows where the loss ends
                 return replace(look, trimmed=None, behind=True)
-            look = surveyor.look(shard, self._ledger.chains(*self._scope)[shard.shard_id])
+            look = looker.look(shard, self._ledger.chains(*self._scope)[shard.shard_id])
         return look
-
-    def _up_to_what_lasts(self, draft: BatchPlan, shard: Shard, trimmed: Trimmed) -> Trimmed:
-        """The loss up to a record that will not be gone before it is read, or no shard could be caught up with."""
-        if trimmed.oldest is None:
-            return trimmed
-        with contextlib.suppress(ShardGoneError):
-            lasting = oldest_lasting(self._kinesis, shard.shard_id, draft.stream.retention_ms)
-            return replace(trimmed, oldest=max(trimmed.oldest, lasting or trimmed.oldest))
-        return trimmed
 
 
 def _proposal(draft: BatchPlan, looks: list[Look]) -> tuple[BatchPlan, list[SequenceRange]]:

@@ -6,9 +6,7 @@ from dataclasses import dataclass
 
 from shardlake.batch import Steps
 from shardlake.errors import DataLossError
-from shardlake.names import LIVE
 from shardlake.plan import Run
-from shardlake.planning import Planner
 from shardlake.ranges import SequenceRange
 
 
@@ -34,13 +32,13 @@ def preview(steps: Steps) -> Preview:
     Raises:
         ConfigError, ConflictError, UnavailableError: as planning.
     """
-    planner = Planner(steps.pipeline, steps.ledger, steps.kinesis(), steps.home)
+    planner = steps.planner()
     draft = planner.draft(Run("preview", "preview"))
     try:
         plan, ranges = planner.propose(draft)
     except DataLossError as exc:
         return Preview((), frozenset(), behind=False, losses=(str(exc),))
-    chains = steps.ledger.chains(steps.pipeline.name, LIVE).values()
+    chains = steps.ledger.chains(steps.pipeline.name, steps.namespace).values()
     open_ranges = frozenset(chain.open_range for chain in chains if chain.open_range)
     return Preview(tuple(ranges), open_ranges & frozenset(ranges), plan.behind, plan.losses)
 

@@ -5,80 +5,28 @@ Nothing is written here, so whatever is wrong with stream, access or configurati
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TypeVar
 
 from shardlake.config import AtTimestamp, Pipeline
-from shardlake.errors import ConfigError, IngestError
-from shardlake.kinesis.client import CONNECTIONS, Kinesis
+from shardlake.errors import ConfigError
+from shardlake.kinesis.client import Kinesis
 from shardlake.kinesis.failures import ShardGoneError
 from shardlake.kinesis.start import Opening, StartPolicy, resolve
-from shardlake.kinesis.through import Found, Idle, Limits, Trimmed, find_range, still_there
 from shardlake.lake.home import Home
 from shardlake.ledger import Chain, Ledger
 from shardlake.ledger.chain import merge_listing
-from shardlake.names import FileKey
+from shardlake.look import Looker, Survey, side_by_side
 from shardlake.plan import BatchPlan
-from shardlake.ranges import SHARD_END, SequenceRange, ShardEnd, Start
+from shardlake.ranges import SHARD_END
 from shardlake.shards import Shard, readable
 
-T = TypeVar("T")
-R = TypeVar("R")
 
-log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Look:
-    """What looking at one shard found.
-
-    Attributes:
-        range: the range to pin.
-        behind: another plan should follow soon.
-        idle_at_ms: the service's time at which nothing was found after the position.
-        trimmed: the range cannot be read: its beginning is gone.
-        error: the service did not let us find out; the other shards go on.
-    """
-
-    shard: Shard
-    chain: Chain
-    range: SequenceRange | None = None
-    behind: bool = False
-    idle_at_ms: int | None = None
-    trimmed: Trimmed | None = None
-    error: IngestError | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Survey:
-    """What one look over all shards found.
-
-    Attributes:
-        listed: the complete listing.
-        openings: where the chains of shards begin that have none yet, by shard id.
-        looks: one per shard that may be read, parents before children.
-    """
-
-    listed: list[Shard]
-    openings: dict[str, Opening]
-    looks: list[Look]
-
-
-class Surveyor:
-    """Looks at the shards of a pipeline's stream, side by side.
-
-    Args:
-        draft: the batch to be, with the stream and the service's time.
-    """
+class Surveyor(Looker):
+    """Surveys the whole stream for the live pipeline."""
 
     def __init__(self, pipeline: Pipeline, ledger: Ledger, kinesis: Kinesis, home: Home, draft: BatchPlan) -> None:
-        self._ledger, self._kinesis, self._home, self._draft = ledger, kinesis, home, draft
-        self._start = pipeline.start
-        self._limits = Limits(int(pipeline.max_window.total_seconds() * 1000), int(pipeline.max_range_bytes))
+        super().__init__(pipeline, kinesis, home, draft)
+        self._ledger, self._start = ledger, pipeline.start
 
     def survey(self) -> Survey:
         """List the shards, find where new ones begin, and look at those that may be read.
@@ -96,37 +44,7 @@ class Surveyor:
             for shard_id, opening in openings.items()
         }
         shards = known | merge_listing(known, listed)
-        return Survey(listed, openings, _side_by_side(lambda it: self.look(*it), _unfinished(shards, chains)))
-
-    def look(self, shard: Shard, chain: Chain) -> Look:
-        """The next range of a shard: an open one is taken over as it is, as long as it can still be finished."""
-        position, open_range = chain.position, chain.open_range
-        if isinstance(position, ShardEnd):
-            return Look(shard, chain, behind=True)  # finished just now: its children may be read
-        if open_range and (open_range.anchor is None or self._home.exists(FileKey.of(open_range).path)):
-            return Look(shard, chain, open_range, behind=True)
-        if shard.missing and not shard.expired:
-            return Look(shard, chain)
-        try:
-            found = Trimmed(oldest=None, at_end=True) if shard.expired else self._find(shard, position, chain)
-        except ShardGoneError:
-            return Look(shard, chain)  # it has left the listing meanwhile: the next ones will tell
-        except IngestError as exc:
-            log.warning("%s is left out of this batch: %s", shard.shard_id, exc)
-            return Look(shard, chain, error=exc)
-        match found:
-            case Found(range_, behind):
-                return Look(shard, chain, range_, behind or range_.through is SHARD_END)
-            case Idle(at_ms):
-                return Look(shard, chain, idle_at_ms=at_ms)
-            case Trimmed():
-                return Look(shard, chain, trimmed=found)
-
-    def _find(self, shard: Shard, start: Start, chain: Chain) -> Found | Idle | Trimmed:
-        if chain.open_range:
-            return still_there(self._kinesis, chain.open_range) or Found(chain.open_range, behind=True)
-        retention_ms = self._draft.stream.retention_ms
-        return find_range(self._kinesis, shard, start, chain.caught_up_at_ms, retention_ms, self._limits)
+        return Survey(listed, openings, side_by_side(lambda it: self.look(*it), _unfinished(shards, chains)))
 
     def _policy(self, under_way: bool) -> StartPolicy:
         """`start:` of the configuration for the first listing; shards seen later are read from their beginning."""
@@ -153,7 +71,7 @@ class Surveyor:
             except ShardGoneError:
                 return None
 
-        found = zip(shards, _side_by_side(opening, shards), strict=True)
+        found = zip(shards, side_by_side(opening, shards), strict=True)
         return {shard.shard_id: opening for shard, opening in found if opening}
 
 
@@ -166,11 +84,6 @@ def _unfinished(shards: dict[str, Shard], chains: dict[str, Chain]) -> list[tupl
         for shard_id, shard in sorted(shards.items())
         if shard_id in chains and shard_id not in finished and (shard_id in may_be_read or shard.expired)
     ]
-
-
-def _side_by_side(look: Callable[[T], R], items: Iterable[T]) -> list[R]:
-    with ThreadPoolExecutor(CONNECTIONS) as pool:
-        return list(pool.map(look, items))
 
 
 def _utc(at_ms: int) -> str:

@@ -48,7 +48,10 @@ def test_credentials_of_a_connection_reach_the_engine_by_its_environment(
     state, _ = made.run()
     assert state == "success"
     (job,) = engine.jobs
-    assert job.credentials == {"AWS_ACCESS_KEY_ID": "the-key", "AWS_SECRET_ACCESS_KEY": "the-secret"}
+    assert job.credentials == {
+        "SHARDLAKE_AWS_ACCESS_KEY_ID": "the-key",
+        "SHARDLAKE_AWS_SECRET_ACCESS_KEY": "the-secret",
+    }
 
 
 def test_a_killed_ingest_task_cancels_its_engine(pipeline: Make) -> None:

@@ -36,7 +36,7 @@ def test_a_batch_goes_through_every_task_and_emits_what_was_committed(
     assert (event["pipeline"], event["rows"], len(event["ranges"])) == (made.name, 500, 2)
     files = sorted((made.dataset / "data").rglob("*.parquet"))
     assert event["bytes"] == sum(file.stat().st_size for file in files)
-    assert event["batch_id"] == engine.jobs[0].plan_file.split("/")[-2]
+    assert event["batch_id"] == json.loads(engine.jobs[0].plan_text)["batch_id"]
 
 
 def test_an_empty_batch_skips_the_engine_emits_nothing_and_is_green(

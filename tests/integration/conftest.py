@@ -1,4 +1,7 @@
-"""One local Kinesis for the folder; for each test a stream, a ledger and a dataset of its own."""
+"""One local Kinesis for the folder; for each test a stream, a ledger and a dataset of its own.
+
+A module of tests that is about datasets runs over each place where they can be, with `support.lakes.PLACES`.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import boto3
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -19,7 +23,7 @@ from local_kinesis.produce import Acknowledged, put_all
 from shardlake.batch import Committed, Steps
 from shardlake.config import Pipeline
 from shardlake.kinesis.client import Kinesis
-from shardlake.lake.local import LocalHome
+from shardlake.lake.home import Home
 from shardlake.ledger import Chain, Ledger
 from shardlake.ledger.memory import MemoryLedger
 from shardlake.names import LIVE
@@ -28,6 +32,7 @@ from shardlake.planning import Planner
 from shardlake.ranges import SequenceNumber
 from shardlake.shards import Shard
 from support.inline_engine import InlineEngine
+from support.lakes import Bucket, BucketLake, Folder, Lake
 
 REGION = "us-east-1"
 _numbers = itertools.count()
@@ -42,13 +47,14 @@ class World:
     stream: str
     root: Path
     settings: dict[str, Any]
+    bucket: Bucket | None = None
     ledger: Ledger = field(default_factory=MemoryLedger)
     acknowledged: list[Acknowledged] = field(default_factory=list)
 
     @property
     def pipeline(self) -> Pipeline:
         """The pipeline's configuration."""
-        settings = {"name": "p", "dataset": str(self.root / "lake"), "ledger": "sqlite:///unused.db"}
+        settings = {"name": "p", **self.place, "ledger": "sqlite:///unused.db"}
         endpoint = {"stream": self.stream, "region": REGION, "endpoint_url": self.server.endpoint_url}
         return Pipeline(**{**settings, **endpoint, **self.settings})
 
@@ -58,9 +64,25 @@ class World:
         return Steps(self.pipeline, self.ledger)
 
     @property
-    def home(self) -> LocalHome:
+    def home(self) -> Home:
         """The pipeline's dataset."""
-        return LocalHome(self.pipeline.dataset)
+        return self.steps.home
+
+    @property
+    def lake(self) -> Lake:
+        """What lies in the dataset: a folder below `root`, or a prefix that is named after it."""
+        folder = self.root / "lake"
+        return self.bucket.lake(str(folder).strip("/")) if self.bucket else Folder(folder)
+
+    @property
+    def place(self) -> dict[str, Any]:
+        """What the configuration says of the dataset."""
+        lake = self.lake
+        return {"dataset": lake.dataset, "storage": lake.storage}
+
+    def path(self, key: str) -> Path:
+        """Where a key lies, for a dataset in a folder."""
+        return self.root / "lake" / key
 
     @property
     def kinesis(self) -> Kinesis:
@@ -142,29 +164,36 @@ class World:
 
     def numbers(self, shard: int = 0) -> list[str]:
         """The sequence numbers that a shard's published files hold, in the order of the files' names."""
-        files = sorted(self.home.path(f"data/shard_id={shard_id(shard)}").glob("*"))
-        columns = (pq.read_table(file, columns=["sequence_number"], partitioning=None) for file in files)
+        files = map(self.lake.read, self.lake.keys(f"data/shard_id={shard_id(shard)}/"))
+        columns = (pq.read_table(pa.BufferReader(file), columns=["sequence_number"]) for file in files)
         return [number for column in columns for number in column.column(0).to_pylist()]
 
     def assert_every_record_is_there_once(self) -> None:
         """Compare the dataset with the producer's log, and look for temporary files that should not be left."""
         self.assert_rows_are_those_acknowledged()
         assert self.home.names("_shardlake/tmp") == []
-        assert list(self.home.path("_shardlake").glob(".writing-*")) == []
+        assert self.left_behind() == []
 
     def assert_rows_are_those_acknowledged(self) -> None:
         """Compare the dataset with the producer's log."""
-        rows = pq.read_table(self.home.path("data"), columns=["shard_id", "sequence_number", "data"]).to_pylist()
+        path, files = self.lake.place("data")
+        rows = pq.read_table(path, filesystem=files, columns=["shard_id", "sequence_number", "data"]).to_pylist()
         found = Counter((row["shard_id"], row["sequence_number"], row["data"]) for row in rows)
         expected = Counter(
             (record.shard_id, record.sequence_number, b"record %d" % n) for n, record in enumerate(self.acknowledged)
         )
         assert found == expected
 
+    def left_behind(self) -> list[str]:
+        """Half written control files, and uploads that are neither completed nor ended."""
+        if isinstance(self.lake, BucketLake):
+            uploads: list[str] = self.lake.uploads()
+            return uploads
+        return [key for key in self.lake.keys("_shardlake/") if ".writing-" in key]
+
     def files(self) -> dict[str, bytes]:
         """All published files and their bytes, by path."""
-        data = self.home.path("data")
-        return {str(file.relative_to(data)): file.read_bytes() for file in sorted(data.glob("*/*"))}
+        return {key.removeprefix("data/"): self.lake.read(key) for key in self.lake.keys("data/")}
 
 
 def shard_id(number: int) -> str:
@@ -204,7 +233,14 @@ def shared_session() -> Callable[..., Kinesis]:
 
 
 @pytest.fixture
+def bucket(request: pytest.FixtureRequest) -> Bucket | None:
+    """Where datasets are: a bucket, or, unless a module asks for it, folders."""
+    return request.getfixturevalue("object_store") if getattr(request, "param", "folder") == "s3" else None
+
+
+@pytest.fixture
 def make_world(
+    bucket: Bucket | None,
     shared_kinesis: LocalKinesis,
     shared_client: Any,
     shared_session: Callable[..., Kinesis],
@@ -223,7 +259,7 @@ def make_world(
         shared_client.create_stream(StreamName=name, ShardCount=shards)
         made.append(name)
         root = tmp_path / name
-        return World(shared_kinesis, shared_client, name, root, settings, ledger or MemoryLedger())
+        return World(shared_kinesis, shared_client, name, root, settings, bucket, ledger or MemoryLedger())
 
     yield make
     for name in set(made) & set(shared_client.list_streams(Limit=1000)["StreamNames"]):

@@ -19,11 +19,14 @@ from shardlake.ledger import open_ledger
 from shardlake.plan import Run
 from support.command_line import CommandLine, entry_of, write_config
 from support.inline_engine import InlineEngine
+from support.lakes import PLACES, Lake
 
 if TYPE_CHECKING:
     from tests.integration.conftest import World
 
 SHARD_0 = "shardId-000000000000"
+
+pytestmark = pytest.mark.parametrize("bucket", PLACES, indirect=True)
 
 
 @pytest.fixture
@@ -42,13 +45,27 @@ def shardlake(world: World, tmp_path: Path) -> CommandLine:
 
 
 @pytest.fixture
-def file(shardlake: CommandLine) -> Path:
-    """The first committed file."""
-    return Path(shardlake.lines("files", "p")[0])
+def lake(world: World) -> Lake:
+    return world.lake
 
 
-def relative(world: World, file: Path) -> str:
-    return str(file.relative_to(world.root / "lake"))
+@pytest.fixture
+def file(shardlake: CommandLine, lake: Lake) -> str:
+    """The key of the first committed file."""
+    return files(shardlake, lake)[0]
+
+
+def files(shardlake: CommandLine, lake: Lake) -> list[str]:
+    """The keys of the committed files."""
+    return [url.removeprefix(f"{lake.dataset}/") for url in shardlake.lines("files", "p")]
+
+
+def size(lake: Lake, file: str) -> int:
+    return len(lake.read(file))
+
+
+def beside(file: str, name: str) -> str:
+    return f"{file.rpartition('/')[0]}/{name}"
 
 
 def finding(shardlake: CommandLine, exit_code: int = 4) -> dict[str, str]:
@@ -57,11 +74,13 @@ def finding(shardlake: CommandLine, exit_code: int = 4) -> dict[str, str]:
     return dict(found)
 
 
-def rewrite(file: Path, change: Callable[[pa.Table], pa.Table]) -> None:
+def rewrite(lake: Lake, file: str, change: Callable[[pa.Table], pa.Table]) -> None:
     """Change a file's rows and keep its footer's facts, as somebody with a Parquet library could."""
-    table = pq.ParquetFile(file).read()
-    facts = pq.read_metadata(file).metadata
-    pq.write_table(change(table).replace_schema_metadata(facts), file, compression="zstd")
+    parquet = pq.ParquetFile(pa.BufferReader(lake.read(file)))
+    changed = change(parquet.read()).replace_schema_metadata(parquet.metadata.metadata)
+    written = pa.BufferOutputStream()
+    pq.write_table(changed, written, compression="zstd")
+    lake.write(file, written.getvalue().to_pybytes())
 
 
 def with_another_first_record(rows: pa.Table) -> pa.Table:
@@ -164,15 +183,15 @@ class TestFiles:
     def test_a_row_that_is(
         self,
         shardlake: CommandLine,
-        world: World,
-        file: Path,
+        lake: Lake,
+        file: str,
         edit_ledger: Callable[[str], None],
         change: Callable[[pa.Table], pa.Table],
     ) -> None:
-        rewrite(file, change)
-        edit_ledger(f"UPDATE shardlake_ranges SET bytes = {file.stat().st_size} WHERE {FIRST}")
+        rewrite(lake, file, change)
+        edit_ledger(f"UPDATE shardlake_ranges SET bytes = {size(lake, file)} WHERE {FIRST}")
         found = finding(shardlake)
-        assert found["path"] == relative(world, file)
+        assert found["path"] == file
         assert found["kind"] in ("differs", "damaged")  # damaged: also the footer's count does not hold
         result = shardlake("audit", "p")
         assert result.exit_code == 4
@@ -180,75 +199,80 @@ class TestFiles:
         assert result.stdout.splitlines()[0] == f"{found['kind']}: {found['message']}"
 
     def test_a_changed_row_is_blamed_on_the_file(
-        self, shardlake: CommandLine, file: Path, edit_ledger: Callable[[str], None]
+        self, shardlake: CommandLine, lake: Lake, file: str, edit_ledger: Callable[[str], None]
     ) -> None:
-        rewrite(file, lambda rows: rows.take(pa.array([1, 0, *range(2, rows.num_rows)])))
-        edit_ledger(f"UPDATE shardlake_ranges SET bytes = {file.stat().st_size} WHERE {FIRST}")
+        rewrite(lake, file, lambda rows: rows.take(pa.array([1, 0, *range(2, rows.num_rows)])))
+        edit_ledger(f"UPDATE shardlake_ranges SET bytes = {size(lake, file)} WHERE {FIRST}")
         assert "the file has" in finding(shardlake)["message"]
 
-    def test_of_another_size(self, shardlake: CommandLine, world: World, file: Path) -> None:
-        with file.open("ab") as appended:
-            appended.write(file.read_bytes()[-8:])
+    def test_of_another_size(self, shardlake: CommandLine, lake: Lake, file: str) -> None:
+        content = lake.read(file)
+        lake.write(file, content + content[-8:])
         found = finding(shardlake)
-        assert (found["kind"], found["path"]) == ("damaged", relative(world, file))
+        assert (found["kind"], found["path"]) == ("damaged", file)
 
-    def test_truncated(self, shardlake: CommandLine, world: World, file: Path) -> None:
-        file.write_bytes(file.read_bytes()[:-100])
+    def test_truncated(self, shardlake: CommandLine, lake: Lake, file: str) -> None:
+        lake.write(file, lake.read(file)[:-100])
         found = finding(shardlake)
-        assert (found["kind"], found["path"]) == ("damaged", relative(world, file))
+        assert (found["kind"], found["path"]) == ("damaged", file)
         assert "the stream still has its" in found["message"]
 
-    def test_with_a_flipped_bit_in_its_rows(self, shardlake: CommandLine, world: World, file: Path) -> None:
-        content = bytearray(file.read_bytes())
+    def test_with_a_flipped_bit_in_its_rows(self, shardlake: CommandLine, lake: Lake, file: str) -> None:
+        content = bytearray(lake.read(file))
         content[200] ^= 1
-        file.write_bytes(content)
-        assert finding(shardlake)["path"] == relative(world, file)
+        lake.write(file, bytes(content))
+        assert finding(shardlake)["path"] == file
 
-    def test_missing(self, shardlake: CommandLine, world: World, file: Path) -> None:
-        file.unlink()
+    def test_missing(self, shardlake: CommandLine, lake: Lake, file: str) -> None:
+        lake.delete(file)
         found = finding(shardlake)
-        assert (found["kind"], found["path"]) == ("missing", relative(world, file))
+        assert (found["kind"], found["path"]) == ("missing", file)
         assert "is not there; the stream still has its" in found["message"]
 
-    def test_missing_and_no_longer_retained_is_loss(self, shardlake: CommandLine, world: World, file: Path) -> None:
-        file.unlink()
+    def test_missing_and_no_longer_retained_is_loss(
+        self, shardlake: CommandLine, world: World, lake: Lake, file: str
+    ) -> None:
+        lake.delete(file)
         world.trim(shard=0)
         found = finding(shardlake, exit_code=3)
-        assert (found["kind"], found["path"]) == ("lost", relative(world, file))
+        assert (found["kind"], found["path"]) == ("lost", file)
         assert "and the stream no longer retains its" in found["message"]
 
-    def test_from_another_range(self, shardlake: CommandLine, world: World, file: Path) -> None:
-        other = Path(shardlake.lines("files", "p")[1])
-        file.write_bytes(other.read_bytes())
+    def test_from_another_range(self, shardlake: CommandLine, lake: Lake, file: str) -> None:
+        lake.write(file, lake.read(files(shardlake, lake)[1]))
         found = finding(shardlake)
-        assert (found["kind"], found["path"]) == ("damaged", relative(world, file))
+        assert (found["kind"], found["path"]) == ("damaged", file)
         assert "is of another range" in found["message"]
 
-    @pytest.mark.parametrize("name", ["part-0.parquet", ".hidden", f"{'0' * 56}-{'1' * 56}.parquet"])
-    def test_stray(self, shardlake: CommandLine, world: World, file: Path, name: str) -> None:
-        stray = file.with_name(name)
-        stray.write_bytes(file.read_bytes())
+    @pytest.mark.parametrize(
+        "name",
+        [
+            *("part-0.parquet", ".hidden", f"{'0' * 56}-{'1' * 56}.parquet"),
+            pytest.param(f"{'0' * 56}-{'9' * 56}.parquet", id="begins before every range and reaches over all"),
+        ],
+    )
+    def test_stray(self, shardlake: CommandLine, lake: Lake, file: str, name: str) -> None:
+        stray = beside(file, name)
+        lake.write(stray, lake.read(file))
         found = finding(shardlake)
-        assert (found["kind"], found["path"]) == ("stray", relative(world, stray))
+        assert (found["kind"], found["path"]) == ("stray", stray)
 
-    def test_stray_in_the_folder_of_a_shard_that_nobody_knows(self, shardlake: CommandLine, world: World) -> None:
-        folder = world.root / "lake/data/shard_id=shardId-9"
-        folder.mkdir()
-        (folder / "x.parquet").touch()
+    def test_stray_in_the_folder_of_a_shard_that_nobody_knows(self, shardlake: CommandLine, lake: Lake) -> None:
+        lake.write("data/shard_id=shardId-9/x.parquet", b"")
         assert finding(shardlake)["path"] == "data/shard_id=shardId-9/x.parquet"
 
-    def test_stray_beside_the_folders_of_shards(self, shardlake: CommandLine, world: World) -> None:
-        (world.root / "lake/data/_SUCCESS").touch()
+    def test_stray_beside_the_folders_of_shards(self, shardlake: CommandLine, lake: Lake) -> None:
+        lake.write("data/_SUCCESS", b"")
         assert finding(shardlake)["path"] == "data/_SUCCESS"
 
-    def test_every_file_gone_is_a_finding_each(self, shardlake: CommandLine, world: World) -> None:
-        for path in shardlake.lines("files", "p"):
-            Path(path).unlink()
+    def test_every_file_gone_is_a_finding_each(self, shardlake: CommandLine, lake: Lake) -> None:
+        for key in files(shardlake, lake):
+            lake.delete(key)
         audited = shardlake.json("audit", "p", exit_code=4)
         assert [found["kind"] for found in audited["findings"]] == ["missing"] * 4
 
-    def test_owner_gone(self, shardlake: CommandLine, world: World) -> None:
-        (world.root / "lake/_shardlake/owner.json").unlink()
+    def test_owner_gone(self, shardlake: CommandLine, lake: Lake) -> None:
+        lake.delete("_shardlake/owner.json")
         found = finding(shardlake)
         assert (found["kind"], found["path"]) == ("missing", "_shardlake/owner.json")
 
@@ -256,11 +280,11 @@ class TestFiles:
 class TestLedger:
     @pytest.mark.parametrize("change", ["rows = rows + 1", "checksum = 'ab'"])
     def test_another_count_or_checksum(
-        self, shardlake: CommandLine, world: World, file: Path, edit_ledger: Callable[[str], None], change: str
+        self, shardlake: CommandLine, file: str, edit_ledger: Callable[[str], None], change: str
     ) -> None:
         edit_ledger(f"UPDATE shardlake_ranges SET {change} WHERE {FIRST}")
         found = finding(shardlake)
-        assert (found["kind"], found["path"]) == ("differs", relative(world, file))
+        assert (found["kind"], found["path"]) == ("differs", file)
         assert "the ledger says" in found["message"]
         assert "file and stream have" in found["message"]
 
@@ -283,12 +307,10 @@ class TestLedger:
         assert found["kind"] == "differs"
         assert "the stream has 1 rows" in found["message"]
 
-    def test_a_row_gone(
-        self, shardlake: CommandLine, world: World, file: Path, edit_ledger: Callable[[str], None]
-    ) -> None:
+    def test_a_row_gone(self, shardlake: CommandLine, file: str, edit_ledger: Callable[[str], None]) -> None:
         edit_ledger(f"DELETE FROM shardlake_ranges WHERE {FIRST}")
         found = finding(shardlake)
-        assert (found["kind"], found["path"]) == ("stray", relative(world, file))
+        assert (found["kind"], found["path"]) == ("stray", file)
 
 
 class TestStream:

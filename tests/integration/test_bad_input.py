@@ -195,7 +195,9 @@ class TestDataset:
         assert code == 2
         assert said.startswith("dataset /proc/lake: takes no files (/proc)")
 
-    @pytest.mark.parametrize("dataset", ["lake", "~/lake", "s3://bucket/lake", "/lake/../etc", "/", "/a\tb"])
+    @pytest.mark.parametrize(
+        "dataset", ["lake", "~/lake", "gs://bucket/lake", "s3://bucket/", "/lake/../etc", "/", "/a\tb"]
+    )
     def test_that_is_no_absolute_path(self, configured: Callable[..., CommandLine], dataset: str) -> None:
         code, said = refusal(configured(dataset=dataset))
         assert code == 2

@@ -512,7 +512,7 @@ class TestTheSameRunAgain:
     def test_its_batch_comes_back_as_the_same_text_also_after_more_records(self, world: World) -> None:
         world.put(b"0")
         plan = world.plan()
-        plan_file = world.home.path(f"_shardlake/batches/{plan.batch_id}/plan.json")
+        plan_file = world.path(f"_shardlake/batches/{plan.batch_id}/plan.json")
         text = plan_file.read_text()
         assert text == world.ledger.batch(plan.batch_id)
         world.put(b"1")
@@ -779,7 +779,7 @@ class TestLosses:
         assert ranges(plan)[shard_id(0)] == SequenceRange(shard_id(0), at(numbers[2]), numbers[3], numbers[2])
         (row,) = lost(world)
         assert (row.range.start, row.range.through) == (position, numbers[2].plus(-1))
-        (marker,) = world.home.path(f"_shardlake/lost/shard_id={shard_id(0)}").iterdir()
+        (marker,) = world.path(f"_shardlake/lost/shard_id={shard_id(0)}").iterdir()
         assert marker.name == f"{row.range.start.key}-{row.range.through.key}.json"
         facts = json.loads(marker.read_text())
         assert (facts["batch"], facts["pipeline"]) == (plan.batch_id, "p")
@@ -835,7 +835,7 @@ class TestLosses:
         world.trim(before=numbers[1])
         world.settings["on_data_loss"] = "skip"
         world.plan("run-2")
-        (marker,) = world.home.path("_shardlake/lost").glob("*/*")
+        (marker,) = world.path("_shardlake/lost").glob("*/*")
         text = marker.read_text()
         marker.unlink()
         world.plan("run-3")
@@ -846,7 +846,7 @@ class TestLosses:
         world.trim(before=numbers[1])
         world.settings["on_data_loss"] = "skip"
         world.plan("run-2")
-        (marker,) = world.home.path("_shardlake/lost").glob("*/*")
+        (marker,) = world.path("_shardlake/lost").glob("*/*")
         marker.unlink()
         world.settings["on_data_loss"] = "fail"
         world.plan("run-3")
@@ -954,7 +954,7 @@ class TestRefusals:
 
     def test_a_folder_that_holds_data_already(self, world: World) -> None:
         world.put(b"0")
-        foreign = world.home.path("data/shard_id=shardId-000000000000/foreign.parquet")
+        foreign = world.path("data/shard_id=shardId-000000000000/foreign.parquet")
         foreign.parent.mkdir(parents=True)
         foreign.touch()
         with pytest.raises(ConflictError, match=r"has files in data/ but no _shardlake/owner.json"):

@@ -12,10 +12,12 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from botocore.client import BaseClient
 
 from shardlake.batch import Committed
 from shardlake.errors import ConflictError, DataLossError, IngestError, ShardlakeError
@@ -25,10 +27,12 @@ from shardlake.names import LIVE, FileKey, batch_id
 from shardlake.plan import Run
 from shardlake.ranges import SHARD_END
 from support.inline_engine import InlineEngine
+from support.lakes import PLACES
 
 if TYPE_CHECKING:
     from tests.integration.conftest import World
 
+EVERYWHERE = pytest.mark.parametrize("bucket", PLACES, indirect=True)
 MakeWorld = Callable[..., "World"]
 
 
@@ -49,6 +53,7 @@ def engine() -> InlineEngine:
     return InlineEngine()
 
 
+@EVERYWHERE
 class TestStepsAgain:
     def test_every_step_twice_gives_the_same_files_and_ledger_rows(
         self, make_world: MakeWorld, engine: InlineEngine
@@ -83,7 +88,8 @@ class TestStepsAgain:
             world.control(page_limit=page_limit)
             world.steps.ingest(plan.batch_id, 0, engine, silent)
             found = hashes(world)
-            shutil.rmtree(world.home.path("data"))
+            for key in world.lake.keys("data/"):
+                world.lake.delete(key)
             if page_limit is None:
                 first = found
         assert found == first
@@ -148,6 +154,7 @@ class TestStepsAgain:
         assert world.home.names("_shardlake") == ["owner.json"]
 
 
+@EVERYWHERE
 class TestOneBadShard:
     def test_the_others_are_committed_and_the_run_fails(self, make_world: MakeWorld) -> None:
         world = make_world(shards=3)
@@ -166,13 +173,12 @@ class TestOneBadShard:
         world = make_world(shards=2)
         world.produce(60)
         plan = world.plan()
-        bad = next(iter(plan.ranges))
-        blocked = world.home.path(FileKey.of(bad).directory)
-        blocked.parent.mkdir()
-        blocked.touch()
-        with pytest.raises(ShardlakeError, match="Give the dataset a folder"):
+        bad = FileKey.of(next(iter(plan.ranges)))
+        foreign = replace(bad, through_key="9" * 56).path
+        world.lake.write(foreign, b"")
+        with pytest.raises(ConflictError, match="a second file holds records of range"):
             world.run()
-        blocked.unlink()
+        world.lake.delete(foreign)
         world.run("run-2")
         world.assert_every_record_is_there_once()
 
@@ -181,8 +187,8 @@ class TestOneBadShard:
         world.produce(60)
         plan = world.plan()
         world.steps.ingest(plan.batch_id, 0, engine, silent)
-        damaged = world.home.path(FileKey.of(next(plan.ranges)).path)
-        damaged.write_bytes(damaged.read_bytes()[:-1])
+        damaged = FileKey.of(next(plan.ranges)).path
+        world.lake.write(damaged, world.lake.read(damaged)[:-1])
         world.steps.verify(plan.batch_id)
         with pytest.raises(ConflictError, match="1 of 2 ranges .* are committed; 1 failed, first: .*is damaged"):
             world.steps.commit(plan.batch_id)
@@ -219,10 +225,19 @@ class Effects:
             self._last = None
 
 
+S3_EFFECTS = {
+    *("PutObject", "DeleteObject"),
+    *("CreateMultipartUpload", "UploadPart", "CompleteMultipartUpload", "AbortMultipartUpload"),
+}
+
+
 @pytest.fixture
-def effects(monkeypatch: pytest.MonkeyPatch) -> Effects:
+def effects(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Effects:
     """The effects of everything that runs in this process."""
     counted = Effects()
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
 
     def wrap(owner: Any, name: str) -> None:
         real = getattr(owner, name)
@@ -240,6 +255,14 @@ def effects(monkeypatch: pytest.MonkeyPatch) -> Effects:
     wrap(os, "link")
     wrap(shutil, "rmtree")
     wrap(tempfile, "mkstemp")
+    call = BaseClient._make_api_call
+
+    def called(client: BaseClient, operation: str, arguments: Any) -> Any:
+        if operation in S3_EFFECTS:
+            counted.before(operation)
+        return call(client, operation, arguments)
+
+    monkeypatch.setattr(BaseClient, "_make_api_call", called)
     return counted
 
 
@@ -282,12 +305,32 @@ def at_once(world: World, *runs: str) -> None:
             assert not isinstance(outcome, ConflictError)
 
 
+OF_THE_LEDGER = {"claim", "record_listing", "mark_caught_up", "pin", "commit"}
+IN_A_FOLDER = {"link", "replace", "rmtree"}
+ON_S3 = {"PutObject"}
+IN_PARTS = {"CreateMultipartUpload", "UploadPart", "CompleteMultipartUpload", "AbortMultipartUpload"}
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("go_on", [again, next_run, steps_again, two_of_the_same, two_runs])
+@pytest.mark.parametrize(
+    ("bucket", "publishing", "go_on"),
+    [
+        *(("folder", IN_A_FOLDER, go_on) for go_on in (again, next_run, steps_again, two_of_the_same, two_runs)),
+        *(("s3", ON_S3, go_on) for go_on in (again, two_runs)),
+        *(("s3", IN_PARTS, go_on) for go_on in (steps_again, two_of_the_same)),
+    ],
+    indirect=["bucket"],
+)
 def test_a_run_interrupted_between_any_two_effects_is_gone_on_with(
-    make_world: MakeWorld, effects: Effects, go_on: Callable[[World], None]
+    make_world: MakeWorld,
+    effects: Effects,
+    go_on: Callable[[World], None],
+    publishing: set[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A first run over a shard, its two children and another shard; both reshard and rest are left to later runs."""
+    if publishing == IN_PARTS:
+        monkeypatch.setattr("shardlake.lake.s3_upload.MULTIPART_BYTES", 0)
     stream = make_world(shards=2)
     stream.produce(30)
     stream.split(0)
@@ -302,7 +345,7 @@ def test_a_run_interrupted_between_any_two_effects_is_gone_on_with(
     with effects.until(None):
         world.run("run-1")
     clean = list(effects.done)
-    assert {"claim", "record_listing", "mark_caught_up", "pin", "link", "replace", "commit", "rmtree"} <= set(clean)
+    assert OF_THE_LEDGER | publishing <= set(clean)
     for last in range(len(clean) + 1):
         world = fresh(f"interrupted-{last}")
         with effects.until(last):
@@ -311,6 +354,7 @@ def test_a_run_interrupted_between_any_two_effects_is_gone_on_with(
         go_on(world)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("shardlake.lake.local._ABANDONED_S", 0)  # an hour later
+            patch.setattr("shardlake.lake.s3.ABANDONED", timedelta(seconds=-5))  # a day later
             world.run_until_caught_up()
         assert_all_is_well(world)
 
@@ -324,6 +368,7 @@ def assert_all_is_well(world: World) -> None:
     assert {shard_id for shard_id, chain in chains.items() if chain.position is SHARD_END} == closed
 
 
+@EVERYWHERE
 @pytest.mark.parametrize("go_on", [again, next_run])
 def test_a_run_interrupted_while_it_records_a_loss_is_gone_on_with(
     world: World, effects: Effects, go_on: Callable[[World], None]
@@ -334,13 +379,14 @@ def test_a_run_interrupted_while_it_records_a_loss_is_gone_on_with(
     numbers = world.put(b"1", b"2", b"3")
     world.plan("open")
     world.trim(before=numbers[1])
-    lake, ledger = world.home.root, world.ledger
-    shutil.copytree(lake, world.root / "before the loss")
+    lake, ledger = world.lake, world.ledger
+    before = {key: lake.read(key) for key in lake.keys("")}
 
     def interrupted(last: int | None) -> list[str]:
         """What the run did before it was gone, from ledger and dataset as they were before the loss."""
-        shutil.rmtree(lake)
-        shutil.copytree(world.root / "before the loss", lake)
+        lake.clear()
+        for key, content in before.items():
+            lake.write(key, content)
         world.ledger = copy_of(ledger)
         with effects.until(last):
             world.run("run-1")
@@ -356,8 +402,7 @@ def test_a_run_interrupted_while_it_records_a_loss_is_gone_on_with(
         lost, committed = rows(world)[1:]
         assert (lost.state, lost.range.through) == ("lost", numbers[1].plus(-1))
         assert (committed.state, committed.range.through) == ("committed", numbers[2])
-        markers = [str(path.relative_to(lake)) for path in lake.glob("_shardlake/lost/*/*")]
-        assert markers == [FileKey.of(lost.range).lost_marker]
+        assert lake.keys("_shardlake/lost/") == [FileKey.of(lost.range).lost_marker]
         assert world.home.names("_shardlake/tmp") == []
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import boto3
 import pytest
 from pyspark.sql import SparkSession
 
@@ -58,19 +59,15 @@ def spark(environment: None) -> Iterator[SparkSession]:
 def steps(kinesis: Any, tmp_path: Path) -> Callable[..., Steps]:
     """Steps of a new pipeline on a new stream that holds `items`."""
 
-    def make(items: list[tuple[str, bytes]], shards: int = 2, **settings: Any) -> Steps:
+    def make(
+        items: list[tuple[str, bytes]], shards: int = 2, session: boto3.Session | None = None, **settings: Any
+    ) -> Steps:
         client, stream = kinesis.client(), f"s{uuid4().hex}"
         client.create_stream(StreamName=stream, ShardCount=shards)
         put_all(client, stream, items)
-        pipeline = Pipeline(
-            name="flights",
-            stream=stream,
-            region="us-east-1",
-            endpoint_url=kinesis.endpoint_url,
-            dataset=str(tmp_path / "lake"),
-            ledger="sqlite:///unused.db",
-            **settings,
-        )
-        return Steps(pipeline, MemoryLedger())
+        place = {"stream": stream, "region": "us-east-1", "endpoint_url": kinesis.endpoint_url}
+        unless_told = {"dataset": str(tmp_path / "lake"), "ledger": "sqlite:///unused.db"}
+        pipeline = Pipeline(**{"name": "flights", **place, **unless_told, **settings})
+        return Steps(pipeline, MemoryLedger(), session)
 
     return make

@@ -148,6 +148,25 @@ def test_cancel_ends_every_process_of_the_submission(steps: Callable[..., Steps]
     assert alive == []
 
 
+@pytest.mark.parametrize(
+    ("master", "on_this_machine"),
+    [
+        ("local[2]", True),
+        ("spark://127.0.0.1:7077", True),
+        ("spark://localhost:7077", True),
+        ("spark://127.0.0.1.evil.example:7077", False),
+        ("yarn", False),
+    ],
+)
+def test_a_driver_for_this_machine_alone_listens_nowhere_else(master: str, on_this_machine: bool) -> None:
+    job = IngestJob("job", "{}", "abc", [0], "_shardlake/report.json", {})
+    arguments = SparkSubmit(SparkEngine(master=master)).arguments(
+        job, Path("/tmp/shardlake.zip"), Path("/tmp/plan.json")
+    )
+    assert ("spark.driver.bindAddress=127.0.0.1" in arguments) == on_this_machine
+    assert ("spark.driver.host=127.0.0.1" in arguments) == on_this_machine
+
+
 def test_the_command_line_is_a_list_of_arguments_without_secrets(tmp_path: Path) -> None:
     engine = SparkSubmit(SparkEngine(master="spark://host:7077", conf={"spark.executor.memory": "2g"}))
     job = IngestJob("job", "{}", "abc", [3, 4], "_shardlake/report.json", {"AWS_SECRET_ACCESS_KEY": "hidden"})

@@ -54,7 +54,7 @@ def entry_of(world: Any, **more: Any) -> dict[str, Any]:
         "stream": world.stream,
         "region": "us-east-1",
         "endpoint_url": world.server.endpoint_url,
-        "dataset": str(world.root / "lake"),
+        **world.place,
         "ledger": f"sqlite:///{world.root}/ledger.db",
         **more,
     }

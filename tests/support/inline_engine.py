@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from shardlake.aws import session_of
 from shardlake.engines import IngestJob
 from shardlake.errors import IngestError
 from shardlake.ingesting import error_of_report, ingest_range, load_plan, report_to_text
@@ -21,11 +22,12 @@ class InlineEngine:
         """
         plan = load_plan(job.plan_text, job.digest)
         ranges = list(plan.ranges)
-        reports = [ingest_range(plan, ranges[row]) for row in job.ranges]
+        session = session_of(job.credentials)
+        reports = [ingest_range(plan, ranges[row], session) for row in job.ranges]
         for report in reports:
             log(f"{report.range}: {report.message or f'{report.rows} rows'}")
         text = report_to_text(reports)
-        open_home(plan.dataset).replace(job.report_key, text)
+        open_home(plan.dataset, plan.storage, session).replace(job.report_key, text)
         if error_of_report(text):
             raise IngestError("the inline engine ended with a failed range", todo="Its log is above")
 

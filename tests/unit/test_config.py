@@ -16,7 +16,9 @@ from hypothesis import strategies as st
 
 from shardlake.config import AtTimestamp, Pipeline, SparkEngine, _pipeline, config_file, load_pipeline, load_pipelines
 from shardlake.errors import ConfigError
+from shardlake.plan import Storage
 from shardlake.schedule import parse_duration, parse_schedule
+from shardlake.storage import StorageKeys
 
 ENTRY: dict[str, Any] = {
     "stream": "clicks",
@@ -80,6 +82,7 @@ class TestPipeline:
             schedule=None,
             dataset="/lake/clicks",
             ledger="sqlite:////lake/ledger.db",
+            storage=StorageKeys(),
             aws_conn_id=None,
             max_window="1h",
             max_range_bytes="1GiB",
@@ -161,7 +164,9 @@ class TestPipeline:
             ("dataset", "lake", "'lake'"),
             ("dataset", "/", "'/'"),
             ("dataset", "/lake/../etc", "'/lake/../etc'"),
-            ("dataset", "s3://bucket/lake", "'s3://bucket/lake'"),
+            ("dataset", "gs://bucket/lake", "'gs://bucket/lake'"),
+            ("dataset", "S3://bucket/lake", "'S3://bucket/lake'"),
+            ("storage", "eu-west-1", "'eu-west-1'"),
             ("dataset", "/a\0b", r"'/a\x00b'"),
             ("aws_conn_id", "", "''"),
             ("max_window", "-5m", "'-5m'"),
@@ -195,8 +200,8 @@ class TestPipeline:
 
     def test_an_unknown_key(self, refusal: Callable[..., str]) -> None:
         assert refusal(shedule="15m") == (
-            "<p>, key shedule: unknown; allowed: stream, region, endpoint_url, start, schedule, dataset, ledger,"
-            " aws_conn_id, max_window, max_range_bytes, max_group_ranges, on_data_loss, engine"
+            "<p>, key shedule: unknown; allowed: stream, region, endpoint_url, start, schedule, dataset, storage,"
+            " ledger, aws_conn_id, max_window, max_range_bytes, max_group_ranges, read_fraction, on_data_loss, engine"
         )
 
     def test_every_wrong_key_is_told_on_a_line_of_its_own(self, refusal: Callable[..., str]) -> None:
@@ -388,6 +393,122 @@ class TestDatasets:
         entries = {"a": {**ENTRY, "dataset": "/lake/a"}, "b": {**ENTRY, "dataset": "/lake/ab"}}
         file.write_text(yaml.safe_dump({"pipelines": entries}))
         assert len(load_pipelines(file, {})) == 2
+
+    @pytest.mark.parametrize(
+        ("one", "other", "shared"),
+        [
+            ("s3://lake/a", "s3://lake/a", True),
+            ("s3://lake/a", "s3://lake/a/b", True),
+            ("s3://lake/a/b/c", "s3://lake", True),
+            ("s3://lake/a", "s3://lake/ab", False),
+            ("s3://lake/a", "s3://lake2/a", False),
+            ("s3://lake/a", "/lake/a", False),
+        ],
+    )
+    def test_on_s3_are_in_the_same_bucket_one_prefix_in_the_other(
+        self, file: Path, one: str, other: str, shared: bool
+    ) -> None:
+        text = yaml.safe_dump({"pipelines": {"a": {**ENTRY, "dataset": one}, "b": {**ENTRY, "dataset": other}}})
+        if shared:
+            said = refusal_of_text(file, text)
+            assert re.match("pipelines '[ab]' and '[ab]' share a dataset, key dataset: expected a folder of", said)
+            assert {one, other} == set(said.rpartition("found ")[2].split(" and "))
+        else:
+            file.write_text(text)
+            assert len(load_pipelines(file, {})) == 2
+
+
+class TestS3:
+    @pytest.mark.parametrize(
+        "dataset",
+        [
+            "s3://lake",
+            "s3://my.lake-1/a/b",
+            "s3://lake/a b/ü/per%20cent/x=1,~'()!*",
+            "s3://" + "a" * 63 + "/" + "p" * 512,
+        ],
+    )
+    def test_a_bucket_and_a_prefix(self, load: Load, dataset: str) -> None:
+        assert load(dataset=dataset).dataset == dataset
+
+    @pytest.mark.parametrize(
+        "dataset",
+        [
+            *("s3://", "s3:///a", "s3://ab/x", "s3://" + "a" * 64, "s3://Lake/a", "s3://la_ke/a", "s3://-lake/a"),
+            *("s3://lake-/a", "s3://la..ke/a", "s3://192.168.0.1/a", "s3://xn--lake/a", "s3://lake--x-s3/a"),
+            *("s3://me@lake/a", "s3://me:hunter3@lake/a", "s3://lake:80/a", "s3://lake?x", "s3://l\u0430ke/a"),
+            *("s3://lake/", "s3://lake/a/", "s3://lake//a", "s3://lake/a//b", "s3://lake/../a", "s3://lake/a/.."),
+            *("s3://lake/./a", "s3://lake/a?x=1", "s3://lake/a#x", "s3://lake/a\\b", "s3://lake/a\nb", "s3://lake/\0"),
+            *("s3://lake/a/ ", "s3://lake/ a", "s3://lake/" + "p" * 513, "s3://lake/" + "ü" * 257),
+            "s3://lake/\udc80",
+        ],
+    )
+    def test_what_is_none_is_refused(self, refusal: Callable[..., str], dataset: str) -> None:
+        allowed = Pipeline.model_fields["dataset"].description
+        found = repr(dataset.replace(":hunter3", ":***"))
+        assert refusal(dataset=dataset).startswith(f"<p>, key dataset: found {found[:190]}")
+        assert refusal(dataset=dataset).endswith(f"; allowed: {allowed}")
+
+    def test_is_reached_by_default_in_the_pipelines_region(self, load: Load) -> None:
+        assert load(dataset="s3://lake/a").place == Storage("eu-west-1", None, None, None, None)
+        assert load().place is None
+
+    def test_is_reached_as_storage_says(self, load: Load) -> None:
+        storage = {
+            "region": "us-east-1",
+            "endpoint_url": "http://127.0.0.1:8333",
+            "role_arn": "arn:aws-cn:iam::123456789012:role/path/writer",
+            "external_id": "a:b",
+            "kms_key_id": "alias/lake",
+        }
+        pipeline = load(dataset="s3://lake/a", storage=storage)
+        assert pipeline.place == Storage(*storage.values())
+        assert load(dataset="s3://lake/a", storage={}).place == Storage("eu-west-1")
+
+    def test_storage_of_a_folder_is_refused(self, refusal: Callable[..., str], load: Load) -> None:
+        said = refusal(storage={"region": "us-east-1"})
+        assert said == "<p>: key storage is set, but the dataset is a folder"
+        assert load(storage={}).place is None
+
+    @pytest.mark.parametrize(
+        ("key", "value"),
+        [
+            ("region", "Ireland"),
+            ("endpoint_url", "http://me:hunter3@localhost"),
+            ("endpoint_url", "localhost"),
+            ("role_arn", "lake-writer"),
+            ("role_arn", "arn:aws:iam::1:role/x"),
+            ("role_arn", "arn:aws:iam::123456789012:user/x"),
+            ("external_id", "a"),
+            ("external_id", "a b"),
+            ("kms_key_id", ""),
+            ("kms_key_id", "a\nb"),
+        ],
+    )
+    def test_a_wrong_value_of_storage(self, refusal: Callable[..., str], key: str, value: str) -> None:
+        said = refusal(dataset="s3://lake/a", storage={"role_arn": "arn:aws:iam::123456789012:role/x", key: value})
+        found = repr(value.replace(":hunter3", ":***"))
+        assert said == f"<p>, key storage.{key}: found {found}; allowed: {StorageKeys.model_fields[key].description}"
+
+    def test_an_unknown_key_of_storage(self, refusal: Callable[..., str]) -> None:
+        said = refusal(dataset="s3://lake/a", storage={"acl": "private"})
+        assert said == (
+            "<p>, key storage.acl: unknown; allowed: region, endpoint_url, role_arn, external_id, kms_key_id"
+        )
+
+    def test_an_external_id_without_a_role(self, refusal: Callable[..., str]) -> None:
+        assert refusal(dataset="s3://lake/a", storage={"external_id": "a:b"}).startswith("<p>, key storage: found ")
+
+    @pytest.mark.parametrize(
+        ("dataset", "uri"),
+        [
+            ("/lake/a", "file:///lake/a/data"),
+            ("s3://lake/a=1", "s3://lake/a=1/data"),
+            ("s3://lake/a b/ü", "s3://lake/a%20b/%C3%BC/data"),
+        ],
+    )
+    def test_the_uri_of_its_files(self, load: Load, dataset: str, uri: str) -> None:
+        assert load(dataset=dataset).data_uri == uri
 
 
 TOP_LEVEL = "the top level: expected the keys pipelines and, optionally, defaults, found "

@@ -1,4 +1,4 @@
-"""A dataset in a folder: files become visible whole or not at all, once, and are on disk before anyone counts on it."""
+"""A dataset in a folder: what is visible is on disk, what the disk says is told. All else: `contracts/test_home.py`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import os
 import stat
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -35,30 +34,6 @@ def files(home: LocalHome) -> list[str]:
 
 
 class TestPublish:
-    def test_a_free_name_is_taken_and_the_temporary_file_gone(self, home: LocalHome) -> None:
-        assert publish(home, b"one")
-        assert home.path(KEY).read_bytes() == b"one"
-        assert files(home) == [KEY]
-
-    def test_a_taken_name_keeps_its_file(self, home: LocalHome) -> None:
-        assert publish(home, b"one")
-        assert not publish(home, b"two")
-        assert home.path(KEY).read_bytes() == b"one"
-        assert files(home) == [KEY]
-
-    def test_of_many_at_once_one_takes_the_name(self, home: LocalHome) -> None:
-        contents = [b"%d" % n * 1000 for n in range(16)]
-        with ThreadPoolExecutor(16) as pool:
-            taken = list(pool.map(lambda content: publish(home, content), contents))
-        assert taken.count(True) == 1
-        assert home.path(KEY).read_bytes() == contents[taken.index(True)]
-        assert files(home) == [KEY]
-
-    def test_an_error_while_writing_publishes_nothing_and_leaves_nothing(self, home: LocalHome) -> None:
-        with pytest.raises(RuntimeError), home.temporary(TEMPORARY):
-            raise RuntimeError
-        assert files(home) == []
-
     def test_others_may_read_what_is_published(self, home: LocalHome) -> None:
         publish(home, b"one")
         home.replace("_shardlake/plan.json", "{}")
@@ -129,32 +104,18 @@ class TestPowerLoss:
         assert kinds == ["sync", "rename", "sync"]
         assert effects[1:] == [("rename", ".json"), ("sync", "_shardlake")]
 
+    def test_a_file_that_takes_anothers_place_is_on_disk_before_and_its_name_after(
+        self, home: LocalHome, effects: list[tuple[str, str]]
+    ) -> None:
+        publish(home, b"one")
+        effects.clear()
+        with home.temporary(TEMPORARY) as temporary:
+            temporary.write_bytes(b"two")
+            home.overwrite(temporary, KEY)
+        assert effects == [("sync", ".parquet"), ("rename", ".parquet"), ("sync", "shard_id=shardId-0")]
+
 
 class TestControlFiles:
-    def test_replace_writes_and_writes_again(self, home: LocalHome) -> None:
-        home.replace("_shardlake/a/plan.json", "one ö")
-        home.replace("_shardlake/a/plan.json", "two ö")
-        assert home.read("_shardlake/a/plan.json") == "two ö"
-        assert files(home) == ["_shardlake/a/plan.json"]
-
-    def test_create_writes_once(self, home: LocalHome) -> None:
-        assert home.create("_shardlake/owner.json", "one")
-        assert not home.create("_shardlake/owner.json", "two")
-        assert home.read("_shardlake/owner.json") == "one"
-        assert files(home) == ["_shardlake/owner.json"]
-
-    def test_a_missing_one_reads_as_none_and_is_removed_without_a_word(self, home: LocalHome) -> None:
-        assert home.read("_shardlake/owner.json") is None
-        home.remove("_shardlake/owner.json")
-
-    def test_remove_removes(self, home: LocalHome) -> None:
-        home.replace("_shardlake/report.json", "{}")
-        home.remove("_shardlake/report.json")
-        assert home.read("_shardlake/report.json") is None
-
-    def test_names_of_a_missing_folder_are_none(self, home: LocalHome) -> None:
-        assert home.names("data") == []
-
     def test_half_written_ones_of_killed_processes_are_removed_after_an_hour(self, home: LocalHome) -> None:
         home.replace("_shardlake/owner.json", "{}")
         for name, age_s in (("old", 4000), ("young", 0)):

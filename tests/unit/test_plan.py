@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shardlake.errors import ConflictError
-from shardlake.plan import BatchPlan, Run, Stream, digest, range_from_json, range_to_json
+from shardlake.plan import BatchPlan, Run, Storage, Stream, digest, range_from_json, range_to_json
 from shardlake.ranges import SHARD_END, SequenceNumber, SequenceRange, Start
 
 
@@ -47,6 +47,7 @@ def plans(draw: st.DrawFn) -> BatchPlan:
         behind=draw(st.booleans()),
         groups=(),
         losses=tuple(draw(st.lists(text, max_size=3))),
+        storage=draw(st.none() | st.builds(Storage, text, *[st.none() | text] * 4)),
     )
     return plan.with_ranges(draw(st.lists(ranges(), max_size=9)), draw(st.integers(1, 4)))
 
@@ -145,3 +146,9 @@ def test_what_is_not_a_plan_is_refused(text: str) -> None:
 def test_no_text_is_taken_for_a_plan(text: str) -> None:
     with pytest.raises(ConflictError):
         BatchPlan.from_text(text)
+
+
+def test_a_plan_that_was_pinned_before_datasets_could_be_on_s3_is_read() -> None:
+    values = json.loads(PLAN.to_text())
+    del values["storage"]
+    assert BatchPlan.from_text(json.dumps(values)) == PLAN

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
 from airflow.configuration import conf
 from airflow.sdk import BaseOperatorLink
 
 from shardlake.airflow.batch_page import batch_page, html_page
+from shardlake.airflow.connections import aws_session
+from shardlake.airflow.tasks import Target, backfill_of
+from shardlake.backfill import DAG_ID as BACKFILL
 from shardlake.config import config_file, load_pipelines
-from shardlake.names import LIVE, batch_directory, batch_id
+from shardlake.names import batch_directory, batch_id, dataset_of
 
 if TYPE_CHECKING:
     from airflow.sdk import BaseOperator
@@ -36,15 +40,19 @@ class BatchLink(BaseOperatorLink):
 
 def batch_app() -> FastAPI:
     """The page, open to whoever may read the DAG: GET /<dag id>/<run id>."""
+    from airflow.api_fastapi.common.db.common import SessionDep
     from airflow.api_fastapi.core_api.security import requires_access_dag
+    from airflow.models import DagRun
     from fastapi import Depends, FastAPI
     from fastapi.responses import HTMLResponse
+    from sqlalchemy import select
 
     app = FastAPI(title="Shardlake", docs_url=None, redoc_url=None, openapi_url=None)
 
     @app.get("/{dag_id}/{run_id:path}", dependencies=[Depends(requires_access_dag(method="GET"))])
-    def batch(dag_id: str, run_id: str) -> HTMLResponse:
-        files = batch_files(dag_id, run_id)
+    def batch(dag_id: str, run_id: str, session: SessionDep) -> HTMLResponse:
+        run = session.scalar(select(DagRun).where(DagRun.dag_id == dag_id, DagRun.run_id == run_id))
+        files = batch_files(dag_id, run_id, (run and run.conf) or {})
         if not files:
             return HTMLResponse(html_page("No batch", _NO_BATCH), 404, _HEADERS)
         return HTMLResponse(batch_page(run_id, files), 200, _HEADERS)
@@ -52,17 +60,26 @@ def batch_app() -> FastAPI:
     return app
 
 
-def batch_files(dag_id: str, run_id: str) -> dict[str, str]:
+def batch_files(dag_id: str, run_id: str, form: Mapping[str, Any]) -> dict[str, str]:
     """The control files of a run's batch, by name: plan, reports, what was verified.
 
     Empty where the run has none, or the DAG belongs to no pipeline.
+
+    Args:
+        form: what a run of the backfill DAG was triggered with.
     """
     from shardlake.lake.home import open_home
 
-    for pipeline in load_pipelines(config_file()).values():
-        if pipeline.dag_id == dag_id:
-            home = open_home(pipeline.dataset)
-            directory = batch_directory(batch_id(pipeline.name, LIVE, dag_id, run_id))
-            texts = {name: home.read(f"{directory}/{name}") for name in home.names(directory) if name.endswith(".json")}
-            return {name: text for name, text in texts.items() if text is not None}
-    return {}
+    pipelines = load_pipelines(config_file())
+    if dag_id == BACKFILL:
+        target = backfill_of({"pipeline": next(iter(pipelines), ""), "backfill": None, **form}, run_id)
+    else:
+        target = Target(next((name for name, each in pipelines.items() if each.dag_id == dag_id), ""))
+    pipeline = pipelines.get(target.pipeline)
+    if pipeline is None:
+        return {}
+    session = aws_session(pipeline) if pipeline.place else None
+    home = open_home(dataset_of(pipeline.dataset, target.namespace), pipeline.place, session)
+    directory = batch_directory(batch_id(pipeline.name, target.namespace, dag_id, run_id))
+    texts = {name: home.read(f"{directory}/{name}") for name in home.names(directory) if name.endswith(".json")}
+    return {name: text for name, text in texts.items() if text is not None}

@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterator
-from dataclasses import asdict
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import get_current_context
 from airflow.sdk.exceptions import AirflowFailException
 
 from shardlake.airflow.connections import aws_session, ledger_url
+from shardlake.backfill import parse_request
 from shardlake.config import config_file, load_pipeline
 from shardlake.errors import ShardlakeError
-from shardlake.names import LIVE, batch_id
+from shardlake.names import LIVE, backfill_namespace, batch_id
 from shardlake.plan import Run
 
 if TYPE_CHECKING:
@@ -26,9 +27,17 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a run works on: a pipeline, or one of its backfills."""
+
+    pipeline: str
+    namespace: str = LIVE
+
+
 @contextlib.contextmanager
-def steps_of(pipeline: str) -> Iterator[Steps]:
-    """The steps of a pipeline. An error that no retry can help fails the task for good.
+def steps_of(target: Target) -> Iterator[Steps]:
+    """The steps of what a run works on. An error that no retry can help fails the task for good.
 
     Raises:
         AirflowFailException: for every terminal `ShardlakeError`.
@@ -38,8 +47,8 @@ def steps_of(pipeline: str) -> Iterator[Steps]:
     from shardlake.ledger import open_ledger
 
     try:
-        config = load_pipeline(config_file(), pipeline)
-        yield Steps(config, open_ledger(ledger_url(config)), aws_session(config))
+        config = load_pipeline(config_file(), target.pipeline)
+        yield Steps(config, open_ledger(ledger_url(config)), aws_session(config), target.namespace)
     except ShardlakeError as exc:
         if exc.terminal:
             raise AirflowFailException(f"{type(exc).__name__}: {exc}") from exc
@@ -52,15 +61,39 @@ def current_run() -> Run:
     return Run(dag_run.dag_id, dag_run.run_id)
 
 
-def current_batch(pipeline: str) -> str:
+def backfill_of(form: Mapping[str, Any], run_id: str) -> Target:
+    """What a run of the backfill DAG works on: the backfill that its form names, else one that begins with it."""
+    return Target(form["pipeline"], backfill_namespace(form["backfill"] or run_id))
+
+
+def current_backfill() -> Target:
+    """What the current run of the backfill DAG works on."""
+    return backfill_of(get_current_context()["params"], current_run().run_id)
+
+
+def current_batch(target: Target) -> str:
     """The id of the current run's batch."""
     run = current_run()
-    return batch_id(pipeline, LIVE, run.dag_id, run.run_id)
+    return batch_id(target.pipeline, target.namespace, run.dag_id, run.run_id)
 
 
-def plan(pipeline: str) -> list[int]:
+def plan_backfill() -> list[int]:
+    """Open the backfill that the run's form asks for, or go on with the one that it names; then as `plan`."""
+    from shardlake.backfilling import opened
+
+    target, params = current_backfill(), get_current_context()["params"]
+    with steps_of(target) as steps:
+        if params["backfill"]:
+            opened(steps.ledger, target.pipeline, target.namespace)
+        request = parse_request({key: params[key] for key in params if key not in ("pipeline", "backfill")})
+        for stretch in steps.open_backfill(request).stretches:
+            log.info("backfill %s of %s: %s", target.namespace, target.pipeline, stretch)
+    return plan(target)
+
+
+def plan(target: Target) -> list[int]:
     """Pin the run's ranges; the numbers of the groups to ingest, none where there is nothing to read."""
-    with steps_of(pipeline) as steps:
+    with steps_of(target) as steps:
         batch = steps.plan(current_run())
     for range_ in batch.ranges:
         log.info("planned %s", range_)
@@ -69,25 +102,25 @@ def plan(pipeline: str) -> list[int]:
     return list(range(len(batch.groups)))
 
 
-def verify(pipeline: str) -> dict[str, int]:
+def verify(target: Target) -> dict[str, int]:
     """Find out which ranges hold; how many do, and how many do not."""
-    with steps_of(pipeline) as steps:
-        verified = steps.verify(current_batch(pipeline))
+    with steps_of(target) as steps:
+        verified = steps.verify(current_batch(target))
     failed = [found for found in verified.values() if isinstance(found, ShardlakeError)]
     for error in failed:
         log.error("does not hold: %s", error)
     return {"verified": len(verified) - len(failed), "failed": len(failed)}
 
 
-def commit(pipeline: str) -> dict[str, Any]:
+def commit(target: Target) -> dict[str, Any]:
     """Commit what was verified; the payload of the Asset event, taken from the ledger."""
-    with steps_of(pipeline) as steps:
-        committed = steps.commit(current_batch(pipeline))
+    with steps_of(target) as steps:
+        committed = steps.commit(current_batch(target))
     log.info("committed %d rows in %d ranges, %d bytes", committed.rows, len(committed.ranges), committed.bytes)
     return asdict(committed)
 
 
-def is_behind(pipeline: str) -> bool:
+def is_behind(target: Target) -> bool:
     """Whether the run's batch left records behind, so that the next run should start at once."""
-    with steps_of(pipeline) as steps:
-        return steps.pinned(current_batch(pipeline)).behind
+    with steps_of(target) as steps:
+        return steps.pinned(current_batch(target)).behind

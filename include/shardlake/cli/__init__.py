@@ -13,11 +13,16 @@ from types import FrameType
 import click
 
 import shardlake
+from shardlake.cli.abandon import abandon_command
 from shardlake.cli.audit import audit_command
+from shardlake.cli.backfill import backfill_command
+from shardlake.cli.backfills import backfills_command
 from shardlake.cli.failures import TellingGroup
 from shardlake.cli.files import files_command
+from shardlake.cli.journal import journal_command
 from shardlake.cli.plan import plan_command
 from shardlake.cli.ranges import ranges_command
+from shardlake.cli.repair import repair_command
 from shardlake.cli.run import run_command
 from shardlake.cli.setup import Setup
 from shardlake.cli.status import status_command
@@ -51,7 +56,10 @@ def command_line(context: click.Context, config: Path | None, debug: bool) -> No
     context.obj = Setup(config)
 
 
-for command in (run_command, plan_command, status_command, ranges_command, files_command, audit_command):
+for command in (
+    *(run_command, backfill_command, plan_command, status_command, ranges_command, files_command, audit_command),
+    *(backfills_command, repair_command, abandon_command, journal_command),
+):
     command_line.add_command(command)
 
 

@@ -9,7 +9,7 @@ import click
 
 from shardlake.cli.failures import Failure
 from shardlake.cli.output import count_text, print_json, progress, size_text
-from shardlake.cli.setup import Setup, json_option, pass_setup, pipeline_argument
+from shardlake.cli.setup import Setup, backfill_option, json_option, pass_setup, pipeline_argument
 from shardlake.errors import ConflictError, DataLossError
 
 if TYPE_CHECKING:
@@ -31,9 +31,10 @@ class _Sums:
 
 @click.command("audit", short_help="Compare ledger, files and stream.")
 @pipeline_argument
+@backfill_option
 @json_option
 @pass_setup
-def audit_command(setup: Setup, name: str, as_json: bool) -> None:
+def audit_command(setup: Setup, name: str, backfill: str | None, as_json: bool) -> None:
     """Read every committed range of PIPELINE again, from its file and from Kinesis.
 
     Row counts and checksums, recomputed from the rows, have to be those of the ledger, and every file under data/ has
@@ -46,7 +47,7 @@ def audit_command(setup: Setup, name: str, as_json: bool) -> None:
     """
     from shardlake.auditing import audit
 
-    steps = setup.looking(name)
+    steps = setup.looking(name, backfill)
     with progress(f"{name}: audit") as shown:
         sums = _sum(audit(steps), lambda sums: shown.tell(f"{name}: {_compared(sums)}"))
     if as_json:

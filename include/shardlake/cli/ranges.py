@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from shardlake.cli.output import print_json_array
-from shardlake.cli.setup import Setup, json_option, pass_setup, pipeline_argument
-from shardlake.names import LIVE
+from shardlake.cli.setup import Setup, backfill_option, json_option, pass_setup, pipeline_argument
 
 if TYPE_CHECKING:
     from shardlake.ledger import LedgerRange, State
@@ -20,15 +19,19 @@ _LINE = "{:<20}  {:<9}  {:>12}  {:>14}  {:<62}  {}"
 @pipeline_argument
 @click.option("--shard", metavar="ID", help="Only this shard's.")
 @click.option("--state", type=click.Choice(["planned", "committed", "lost"]), help="Only those in this state.")
+@backfill_option
 @json_option
 @pass_setup
-def ranges_command(setup: Setup, name: str, shard: str | None, state: State | None, as_json: bool) -> None:
+def ranges_command(
+    setup: Setup, name: str, shard: str | None, state: State | None, backfill: str | None, as_json: bool
+) -> None:
     """List the ranges of PIPELINE by shard, in sequence order.
 
     With --json: an array of objects with shard_id, state, start, through, batch_id, rows, bytes, checksum and
     closed_at_ms (null unless committed; closed_at_ms also where lost).
     """
-    rows = setup.looking(name).ledger.ranges(name, LIVE, shard, state)
+    steps = setup.looking(name, backfill)
+    rows = steps.ledger.ranges(name, steps.namespace, shard, state)
     if as_json:
         print_json_array(map(_object, rows))
         return

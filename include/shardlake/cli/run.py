@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import click
 
-from shardlake.cli.output import count_text, print_json_array, progress, size_text
+from shardlake.cli.batches import run_batch, tell_committed
+from shardlake.cli.output import count_text, print_json_array, size_text
 from shardlake.cli.setup import Setup, json_option, pass_setup, pipeline_argument
-from shardlake.errors import ShardlakeError
 
 if TYPE_CHECKING:
     from shardlake.batch import Committed, Steps
     from shardlake.engines import Engine
-    from shardlake.plan import BatchPlan, Run
-
-DAG_ID = "shardlake-cli"
-"""What stands in the place of the DAG's id in a batch that this command made."""
-
-TAIL_LINES = 60
-"""Lines of Spark's log that are shown when it failed."""
+    from shardlake.plan import BatchPlan
 
 
 @click.command("run", short_help="Ingest one batch, or all there is, without Airflow.")
@@ -40,7 +32,9 @@ def run_command(setup: Setup, name: str, until_caught_up: bool, verbose: bool, a
 
     With --json: an array with one object a batch: batch_id, pipeline, ranges, rows, bytes, behind.
     """
-    steps = setup.working(name)
+    from shardlake.preview import check
+
+    steps = setup.working(name, check)
     batches = _batches(steps, setup.engine(steps.pipeline), until_caught_up, verbose)
     if as_json:
         print_json_array({**asdict(done), "behind": plan.behind} for plan, done in batches if done)
@@ -50,7 +44,7 @@ def run_command(setup: Setup, name: str, until_caught_up: bool, verbose: bool, a
         behind = plan.behind
         if done:
             committed.append((done.rows, done.bytes))
-            click.echo(f"batch {done.batch_id}: {_sums(len(done.ranges), done.rows, done.bytes)}")
+            tell_committed(done)
     if behind:
         click.echo("more records are there: run again, or with --until-caught-up")
     elif not committed:
@@ -69,31 +63,12 @@ def _batches(
     such a plan comes that much later than the first one; a quiet one when nothing is found.
     """
     from shardlake.kinesis.through import NEAR_TIP_MS
-    from shardlake.plan import Run
 
     began_ms = None
     while True:
-        run = Run(DAG_ID, f"cli__{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%fZ}")
-        plan, done = _batch(steps, run, engine, verbose)
+        plan, done = run_batch(steps, engine, verbose)
         yield plan, done
         began_ms = plan.planned_at_ms if began_ms is None else began_ms
         near_tip = done is None or plan.planned_at_ms >= began_ms + NEAR_TIP_MS
         if not until_caught_up or (near_tip and not plan.behind):
             return
-
-
-def _batch(steps: Steps, run: Run, engine: Engine, verbose: bool) -> tuple[BatchPlan, Committed | None]:
-    tail: deque[str] = deque(maxlen=TAIL_LINES)
-    with progress(f"{steps.pipeline.name}: planning and ingesting a batch") as shown:
-        log: Callable[[str], None] = shown.line if verbose else tail.append
-        try:
-            return steps.run(run, engine, log)
-        except ShardlakeError as exc:
-            if not exc.terminal:
-                for line in tail:
-                    shown.line(line)
-            raise
-
-
-def _sums(ranges: int, rows: int, size_bytes: int) -> str:
-    return f"{count_text(ranges, 'range')}, {count_text(rows, 'row')}, {size_text(size_bytes)} committed"

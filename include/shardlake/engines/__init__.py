@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 
@@ -17,7 +17,8 @@ class IngestJob:
         digest: what the plan's text must have as its SHA-256.
         ranges: which ranges of the plan, by their position in it.
         report_key: where in the dataset the job says what became of each range.
-        credentials: environment variables with AWS credentials; empty for the default chain. Never in arguments.
+        credentials: environment variables with AWS credentials, see `aws`; empty for the default chain. They go into
+            the environment of the job's driver, and from there to its tasks: never into arguments, settings or logs.
     """
 
     name: str
@@ -25,7 +26,7 @@ class IngestJob:
     digest: str
     ranges: Sequence[int]
     report_key: str
-    credentials: Mapping[str, str]
+    credentials: Mapping[str, str] = field(repr=False)
 
 
 class Engine(Protocol):

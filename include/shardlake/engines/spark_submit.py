@@ -70,7 +70,8 @@ class SparkSubmit:
         if submit is None:
             raise ConfigError("there is no spark-submit", todo="Install pyspark beside shardlake, or put Spark on PATH")
         conf = {"spark.ui.showConsoleProgress": "false", "spark.ui.enabled": "false", **self._config.conf}
-        if self._config.master.startswith("local"):  # nothing of it listens beyond this machine
+        on_this_machine = ("local", "spark://127.0.0.1:", "spark://localhost:")
+        if self._config.master.startswith(on_this_machine):  # nothing of it listens beyond it
             conf = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1", **conf}
         settings = [part for key, value in sorted(conf.items()) for part in ("--conf", f"{key}={value}")]
         return [

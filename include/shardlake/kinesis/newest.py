@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from dataclasses import replace
+
 from shardlake.kinesis.client import MAX_PAGE_RECORDS, Kinesis
 from shardlake.kinesis.page import Page
 from shardlake.kinesis.pages import first_page, pages
@@ -10,20 +13,29 @@ from shardlake.ranges import SequenceNumber
 FIRST_LOOK_BACK_MS = 2_000
 GROWTH = 4
 LOOK_RECORDS = 1_000
+"""Records of one look: about what a shard takes in in a second. Larger pages would eat up other readers' quota."""
 
 
-def newest_record(kinesis: Kinesis, shard_id: str, now_ms: int, retention_ms: int) -> SequenceNumber | None:
-    """The newest record of an open shard, None where it retains none.
+def newest_record(
+    kinesis: Kinesis, shard_id: str, to_ms: int, horizon_ms: int, before: SequenceNumber | None = None
+) -> SequenceNumber | None:
+    """The newest record of a shard, None where it retains none.
 
-    Looks back from now in growing steps until there is something, then narrows the gap until one page reaches the tip.
+    Looks back in growing steps until there is something, then narrows the gap until one page reaches the end.
 
     Args:
-        now_ms: the service's time, milliseconds since the epoch.
+        to_ms: where to look back from, milliseconds since the epoch: the service's time, or when `before` arrived.
+        horizon_ms: how far to look back at most.
+        before: where the shard's records count as ended: the one before this is the newest.
     """
-    horizon_ms, nothing_from_ms, look_back_ms = now_ms - retention_ms, now_ms, FIRST_LOOK_BACK_MS
+    nothing_from_ms, look_back_ms = to_ms, FIRST_LOOK_BACK_MS
+
+    def page_from(from_ms: int) -> Page:
+        return _before(_page_from(kinesis, shard_id, from_ms, LOOK_RECORDS), before)
+
     while True:
-        from_ms = max(now_ms - look_back_ms, horizon_ms)
-        found = _page_from(kinesis, shard_id, from_ms, LOOK_RECORDS)
+        from_ms = max(to_ms - look_back_ms, horizon_ms)
+        found = page_from(from_ms)
         if len(found):
             break
         if from_ms == horizon_ms:
@@ -31,16 +43,26 @@ def newest_record(kinesis: Kinesis, shard_id: str, now_ms: int, retention_ms: in
         nothing_from_ms, look_back_ms = from_ms, look_back_ms * GROWTH
     while not found.at_tip and nothing_from_ms - from_ms > 1_000:
         middle_ms = (from_ms + nothing_from_ms) // 2
-        page = _page_from(kinesis, shard_id, middle_ms, LOOK_RECORDS)
+        page = page_from(middle_ms)
         if len(page):
             found, from_ms = page, middle_ms
         else:
             nothing_from_ms = middle_ms
     newest = found.last
     if not found.at_tip and found.next_iterator:
-        for page in pages(kinesis, found.next_iterator):
-            newest = page.last or newest
+        for page in pages(kinesis, found.next_iterator, LOOK_RECORDS):
+            part = _before(page, before)
+            newest = part.last or newest
+            if part.at_tip:
+                break
     return newest
+
+
+def _before(page: Page, end: SequenceNumber | None) -> Page:
+    """The page, ended like one at the tip where `end` or what follows it would come."""
+    if end is None or page.last is None or page.last < end:
+        return page
+    return replace(page.rows(0, bisect_left(page.sequence_numbers, int(end), key=int)), millis_behind_latest=0)
 
 
 def page_near_tip(kinesis: Kinesis, shard_id: str, from_ms: int, to_ms: int, shares: tuple[int, ...]) -> Page:

@@ -15,6 +15,7 @@ from shardlake.kinesis.client import MAX_PAGE_RECORDS, Kinesis
 from shardlake.kinesis.failures import InvalidPositionError, IteratorExpiredError, ShardGoneError
 from shardlake.kinesis.page import Page
 from shardlake.kinesis.pages import EMPTY_PAGE_WAIT_S, HORIZON_CHECK, first_page, page_at
+from shardlake.kinesis.quota import ReadQuota
 from shardlake.ranges import SHARD_END, SequenceNumber, SequenceRange
 
 NEAR_HORIZON = 0.9
@@ -28,8 +29,13 @@ SILENCE_S = 600.0
 """How long a range may stay without a new record before reading gives up."""
 
 
-def read_range(kinesis: Kinesis, range_: SequenceRange, retention_ms: int) -> Iterator[Page]:
+def read_range(
+    kinesis: Kinesis, range_: SequenceRange, retention_ms: int, read_fraction: float | None = None
+) -> Iterator[Page]:
     """The records of a range, page by page, in sequence order; no page is empty.
+
+    Args:
+        read_fraction: the share of the shard's read limits to take; None: as fast as the service answers.
 
     Raises:
         DataLossError: records of the range are no longer retained.
@@ -39,17 +45,20 @@ def read_range(kinesis: Kinesis, range_: SequenceRange, retention_ms: int) -> It
     if range_.anchor is None:
         return  # the shard was closed with nothing behind the start, and so it stays
     try:
-        yield from _read(kinesis, range_, range_.anchor, retention_ms)
+        quota = ReadQuota(read_fraction) if read_fraction else None
+        yield from _read(kinesis, range_, range_.anchor, retention_ms, quota)
     except ShardGoneError as exc:
         raise _lost(range_, None) from exc
     except InvalidPositionError as exc:
         raise _not_as_planned(range_, exc.what) from exc
 
 
-def _read(kinesis: Kinesis, range_: SequenceRange, anchor: SequenceNumber, retention_ms: int) -> Iterator[Page]:
+def _read(
+    kinesis: Kinesis, range_: SequenceRange, anchor: SequenceNumber, retention_ms: int, quota: ReadQuota | None
+) -> Iterator[Page]:
     before: Page | None = None
     reached = anchor
-    for page in _pages(kinesis, range_, anchor):
+    for page in _pages(kinesis, range_, anchor, quota):
         _check_follows(page, before, range_)
         if before and page.service_time_ms - before.arrivals_ms[-1] > NEAR_HORIZON * retention_ms:
             _check_retained(kinesis, range_, before.number(-1))
@@ -64,7 +73,7 @@ def _read(kinesis: Kinesis, range_: SequenceRange, anchor: SequenceNumber, reten
         raise _not_as_planned(range_, f"{before.last if before else None} behind {reached}")
 
 
-def _pages(kinesis: Kinesis, range_: SequenceRange, anchor: SequenceNumber) -> Iterator[Page]:
+def _pages(kinesis: Kinesis, range_: SequenceRange, anchor: SequenceNumber, quota: ReadQuota | None) -> Iterator[Page]:
     """Pages with records from the anchor on, to the shard's end or for as long as one asks."""
     page = _first_page(kinesis, range_, anchor)
     last, deadline, empty, limit = page.number(0), 0.0, 0, MAX_PAGE_RECORDS
@@ -80,6 +89,8 @@ def _pages(kinesis: Kinesis, range_: SequenceRange, anchor: SequenceNumber) -> I
             if empty % HORIZON_CHECK == 0:
                 _check_retained(kinesis, range_, last)
             _wait(range_, deadline)
+        if quota:
+            quota.wait(sum(map(len, page.data)))
         page = _next_page(kinesis, range_, page.next_iterator, last, limit)
 
 

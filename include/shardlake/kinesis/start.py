@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from shardlake.kinesis.client import Kinesis
-from shardlake.kinesis.newest import newest_record
+from shardlake.kinesis.newest import LOOK_RECORDS, newest_record
 from shardlake.kinesis.pages import first_page, pages
 from shardlake.ranges import SHARD_END, Position, SequenceNumber, Start
 from shardlake.shards import Shard
@@ -45,10 +45,10 @@ def resolve(kinesis: Kinesis, shard: Shard, policy: StartPolicy, now_ms: int, re
         case "latest":
             return _behind_newest(kinesis, shard, now_ms, retention_ms)
         case at_ms:
-            first = _first_arrival(kinesis, shard.shard_id, at_ms)
+            first = first_arrival(kinesis, shard.shard_id, at_ms)
             if first is None:
                 opening = _behind_newest(kinesis, shard, now_ms, retention_ms)
-                first = _first_arrival(kinesis, shard.shard_id, at_ms)  # again: one may have come between the looks
+                first = first_arrival(kinesis, shard.shard_id, at_ms)  # again: one may have come between the looks
                 if first is None:
                     return opening
     return Opening(Start("AT", first), caught_up=False) if first else _at_empty(shard)
@@ -69,9 +69,9 @@ def oldest_lasting(kinesis: Kinesis, shard_id: str, retention_ms: int) -> Sequen
     return max(page.first, lasting or page.first)
 
 
-def _first_arrival(kinesis: Kinesis, shard_id: str, at_ms: int) -> SequenceNumber | None:
+def first_arrival(kinesis: Kinesis, shard_id: str, at_ms: int) -> SequenceNumber | None:
     """The first record that arrived at `at_ms` or later. An iterator has whole seconds, so earlier ones come too."""
-    for page in pages(kinesis, kinesis.iterator_from_time(shard_id, at_ms)):
+    for page in pages(kinesis, kinesis.iterator_from_time(shard_id, at_ms), LOOK_RECORDS):
         for row, arrival_ms in enumerate(page.arrivals_ms):
             if arrival_ms >= at_ms:
                 return page.number(row)
@@ -81,7 +81,7 @@ def _first_arrival(kinesis: Kinesis, shard_id: str, at_ms: int) -> SequenceNumbe
 def _behind_newest(kinesis: Kinesis, shard: Shard, now_ms: int, retention_ms: int) -> Opening:
     if shard.closed:
         return Opening(SHARD_END, caught_up=False)
-    newest = newest_record(kinesis, shard.shard_id, now_ms, retention_ms)
+    newest = newest_record(kinesis, shard.shard_id, now_ms, now_ms - retention_ms)
     return Opening(Start("AFTER", newest), caught_up=True) if newest else _at_empty(shard)
 
 

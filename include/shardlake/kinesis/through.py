@@ -31,10 +31,16 @@ LOOKS_FROM_WINDOW_END: tuple[int, ...] = (16, 1)
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How far a range may reach: by arrival time, and by bytes (an estimate from the first page)."""
+    """How far a range may reach: by arrival time, and by bytes (an estimate from the first page).
+
+    Attributes:
+        end: where the records that count end, a record seen or the shard's end: a range may reach there without a look
+            for the tip. None: nobody knows.
+    """
 
     window_ms: int
     range_bytes: int
+    end: Through | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,10 +123,14 @@ def _through(kinesis: Kinesis, shard: Shard, page: Page, retention_ms: int, limi
     window_end_ms, looks = _window_end_ms(page, limits), LOOKS_FROM_NOW
     tip_ms = page.service_time_ms
     if window_end_ms < tip_ms:
-        ahead = first_page(kinesis, kinesis.iterator_from_time(shard.shard_id, window_end_ms), limit=1).first
-        if ahead:
-            return max(ahead, last), True
+        ahead = first_page(kinesis, kinesis.iterator_from_time(shard.shard_id, window_end_ms), limit=1)
+        if ahead.first and ahead.at_end:
+            return SHARD_END, False  # the shard's last record: behind it an empty range would be left
+        if ahead.first:
+            return max(ahead.first, last), True
         tip_ms, looks = window_end_ms, LOOKS_FROM_WINDOW_END
+    if limits.end is not None:
+        return max(limits.end, last, key=lambda through: through.key), False
     if shard.closed:
         return SHARD_END, False
     newest = page_near_tip(kinesis, shard.shard_id, max(page.arrivals_ms), tip_ms, looks)

@@ -3,7 +3,8 @@
 Files become visible whole or not at all. A data file is created once and never changes; control files (plans, reports)
 are replaced whole. Keys are paths relative to the dataset, as `names` makes them.
 
-Places: `local` (a folder of a local or mounted file system). `open_home` picks one by the dataset's name.
+Places: `local` (a folder of a local or mounted file system), `s3` (a prefix of a bucket). `open_home` picks one by the
+dataset's name.
 """
 
 from __future__ import annotations
@@ -11,8 +12,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
+
+from shardlake.plan import Storage
+
+if TYPE_CHECKING:
+    import boto3
 
 
 class Home(ABC):
@@ -40,7 +47,10 @@ class Home(ABC):
 
     @abstractmethod
     def create(self, key: str, text: str) -> bool:
-        """Write a control file if its name is free; whether it was."""
+        """Write a control file if its name is free; whether it was.
+
+        Where a reply can be lost, a file with the same text counts as written.
+        """
 
     @abstractmethod
     def remove(self, key: str) -> None:
@@ -56,7 +66,17 @@ class Home(ABC):
 
     @abstractmethod
     def publish(self, temporary: Path, key: str) -> bool:
-        """Make a finished file visible under its name, if that is free; whether it was."""
+        """Make a finished file visible under its name, if that is free; whether it was.
+
+        A write whose reply was lost finds its own file there: False, as where another one's is.
+        """
+
+    @abstractmethod
+    def overwrite(self, temporary: Path, key: str) -> None:
+        """Put a finished file in the place of the one that may be there: readers see the one or the other, whole.
+
+        For repairs only; everybody else publishes.
+        """
 
     @abstractmethod
     def sync(self, directory_key: str) -> None:
@@ -69,6 +89,7 @@ class Home(ABC):
         Raises:
             FileNotFoundError: it is not there.
             OSError: it cannot be read; `errors` translates it.
+            ConfigError, UnavailableError: the same, where the place tells the two apart.
         """
 
     @abstractmethod
@@ -80,8 +101,13 @@ class Home(ABC):
         """A file's size in bytes."""
 
     @abstractmethod
-    def names(self, directory_key: str) -> list[str]:
-        """The names of files and folders in a folder, sorted; none where the folder is not there."""
+    def names(self, directory_key: str, *, after: str = "", before: str | None = None) -> list[str]:
+        """The names of files and folders in a folder, sorted; none where the folder is not there.
+
+        Args:
+            after: only names that sort behind this one.
+            before: only names that sort before this one. What is asked for is what is listed, where that costs calls.
+        """
 
     @abstractmethod
     def remove_directory(self, directory_key: str) -> None:
@@ -101,8 +127,17 @@ class Home(ABC):
         """
 
 
-def open_home(dataset: str) -> Home:
-    """The home of a dataset, by its name."""
-    from shardlake.lake.local import LocalHome
+def open_home(dataset: str, storage: Storage | None = None, session: boto3.Session | None = None) -> Home:
+    """The home of a dataset, by its name. Nothing is asked of the place yet.
 
-    return LocalHome(dataset)
+    Args:
+        storage: for a dataset on S3, how it is reached.
+        session: a boto3 session with other credentials than the default chain's, for a dataset on S3.
+    """
+    if storage is None:
+        from shardlake.lake.local import LocalHome
+
+        return LocalHome(dataset)
+    from shardlake.lake.s3 import S3Home
+
+    return S3Home(dataset, storage, session)

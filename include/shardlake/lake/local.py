@@ -83,6 +83,14 @@ class LocalHome(Home):
             _make_directory(target.parent)
             return _link(temporary, target)
 
+    def overwrite(self, temporary: Path, key: str) -> None:
+        with self.errors():
+            target = self.path(key)
+            _sync(temporary)
+            _make_directory(target.parent)
+            temporary.replace(target)
+            _sync(target.parent)
+
     def sync(self, directory_key: str) -> None:
         """Bring the names in a folder to disk, so that a commit in the ledger never outlives a file.
 
@@ -102,12 +110,13 @@ class LocalHome(Home):
         with self.errors():
             return self.path(key).stat().st_size
 
-    def names(self, directory_key: str) -> list[str]:
+    def names(self, directory_key: str, *, after: str = "", before: str | None = None) -> list[str]:
         with self.errors():
             try:
-                return sorted(entry.name for entry in self.path(directory_key).iterdir())
+                names = [entry.name for entry in self.path(directory_key).iterdir()]
             except FileNotFoundError:
                 return []
+        return sorted(name for name in names if after < name and (before is None or name < before))
 
     def remove_directory(self, directory_key: str) -> None:
         shutil.rmtree(self.path(directory_key), ignore_errors=True)

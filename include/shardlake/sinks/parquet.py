@@ -61,11 +61,15 @@ class ParquetSink:
     def _is_published(self, range_: SequenceRange) -> bool:
         """Whether the range's file is there.
 
+        Only names that begin within the range are asked for: a shard's folder grows by a file a batch. A file that
+        begins before the range and reaches into it overlaps with the range before as well; the audit finds it.
+
         Raises:
             ConflictError: a file that holds some of its records under another name is there.
         """
         key = FileKey.of(range_)
-        files = [parse_file_name(key.shard_id, name) for name in self._home.names(key.directory)]
+        names = self._home.names(key.directory, after=key.start_key, before=key.through_key)
+        files = [parse_file_name(key.shard_id, name) for name in names]
         others = [file for file in files if file and file != key and _overlap(file, key)]
         if others:
             raise ConflictError(
