@@ -8,10 +8,10 @@ INSTALLED := .venv/.installed
 export PYTHONPATH := include
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up down test quick lint lock clean
+.PHONY: help setup demo cluster-demo up down test quick lint lock clean
 
 help: ## list the targets
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
 
 setup: $(INSTALLED) ## make .venv from requirements-dev.txt
 
@@ -27,6 +27,9 @@ $(INSTALLED): requirements-dev.txt pyproject.toml
 
 demo: setup ## put real flights on a local Kinesis, ingest them with scheduled Airflow runs, check every count
 	$(BIN)/python -m demo
+
+cluster-demo: setup ## the same on an object store, PostgreSQL and a Spark cluster; kill a worker, backfill, clear a run
+	$(BIN)/python -m demo cluster
 
 up: setup ## start the demo and leave it running
 	$(BIN)/python -m demo up

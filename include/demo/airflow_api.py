@@ -66,6 +66,10 @@ class AirflowApi:
         """All runs of a DAG, the oldest first."""
         return self._pages(f"/api/v2/dags/{quote(dag_id)}/dagRuns", "dag_runs", order_by="run_after")
 
+    def dag_run(self, dag_id: str, run_id: str) -> JsonObject:
+        """One run as it is now."""
+        return self._call("GET", self._run(dag_id, run_id))
+
     def task_instances(self, dag_id: str, run_id: str) -> list[JsonObject]:
         """The task instances of a run, a mapped one for each index, with `state`, `try_number` and `map_index`."""
         return self._pages(f"{self._run(dag_id, run_id)}/taskInstances", "task_instances")
@@ -96,6 +100,14 @@ class AirflowApi:
             "task_instances"
         ]
         return cleared
+
+    def clear_run(self, dag_id: str, run_id: str) -> None:
+        """Clears a whole run, as Clear Run in the UI does."""
+        self._call("POST", f"{self._run(dag_id, run_id)}/clear", {"dry_run": False, "only_failed": False})
+
+    def mark_failed(self, dag_id: str, run_id: str, task_id: str) -> None:
+        """Marks a task as failed, as a person does in the UI; one that has not begun does not begin then."""
+        self._call("PATCH", f"{self._run(dag_id, run_id)}/taskInstances/{quote(task_id)}", {"new_state": "failed"})
 
     def xcom(self, dag_id: str, run_id: str, task_id: str, key: str = "return_value", map_index: int = -1) -> Any:
         """The value that a task instance pushed."""

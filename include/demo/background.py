@@ -33,19 +33,35 @@ class Background:
         return tuple(self._processes)
 
     def start(
-        self, name: str, command: Sequence[str | Path], *, log: Path, folder: Path, environment: Mapping[str, str]
+        self,
+        name: str,
+        command: Sequence[str | Path],
+        *,
+        log: Path,
+        folder: Path,
+        environment: Mapping[str, str],
+        user: str | None = None,
     ) -> Process:
         """Starts a command, see `processes.start`, and writes it down."""
-        process = start(name, command, log=log, folder=folder, environment=environment)
+        process = start(name, command, log=log, folder=folder, environment=environment, user=user)
         self._processes.append(process)
-        self._record.write_text(json.dumps([asdict(each) for each in self._processes], indent=1), encoding="utf-8")
+        self._write_down()
         return process
+
+    def kill(self, process: Process) -> None:
+        """Kills one of them, and what it started; it is not among them any more."""
+        self._processes.remove(process)
+        end([process], grace_s=0)
+        self._write_down()
 
     def end(self) -> None:
         """Ends all of them, and what they started; a second time it does nothing."""
         end(self._processes)
         self._processes.clear()
         self._record.unlink(missing_ok=True)
+
+    def _write_down(self) -> None:
+        self._record.write_text(json.dumps([asdict(each) for each in self._processes], indent=1), encoding="utf-8")
 
     def release(self) -> None:
         """Lets them run on after the `with` block."""

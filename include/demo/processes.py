@@ -96,9 +96,19 @@ class Process:
 
 
 def start(
-    name: str, command: Sequence[str | Path], *, log: Path, folder: Path, environment: Mapping[str, str]
+    name: str,
+    command: Sequence[str | Path],
+    *,
+    log: Path,
+    folder: Path,
+    environment: Mapping[str, str],
+    user: str | None = None,
 ) -> Process:
-    """Starts a command in a folder, in a session of its own, with its output appended to the file `log`."""
+    """Starts a command in a folder, in a session of its own, with its output appended to the file `log`.
+
+    Args:
+        user: whom it runs as, if not as the caller.
+    """
     for place in (log.parent, folder):
         place.mkdir(parents=True, exist_ok=True)
     mark = uuid.uuid4().hex
@@ -111,6 +121,7 @@ def start(
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
+            user=user,
         )
     # An ended child is a zombie until somebody waits for it.
     threading.Thread(target=child.wait, name=f"wait for {name}", daemon=True).start()

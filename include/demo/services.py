@@ -12,6 +12,7 @@ from demo.airflow_home import Airflow, AirflowHome, start_airflow
 from demo.background import Background
 from demo.folder import REPOSITORY, DemoFolder
 from demo.java import java_home
+from demo.setting import Setting
 
 PIPELINE = "flights"
 DAG_ID = f"kinesis_ingest__{PIPELINE}"
@@ -40,31 +41,15 @@ def start_kinesis(folder: DemoFolder, background: Background) -> str:
     return log.read_text(encoding="utf-8").split(_READY)[1].split()[0]
 
 
-def write_config(folder: DemoFolder, endpoint_url: str) -> None:
+def write_config(folder: DemoFolder, endpoint_url: str, setting: Setting) -> None:
     """Writes the configuration of the demo's pipeline, as a user would."""
-    pipeline = {
-        "stream": STREAM,
-        "endpoint_url": endpoint_url,
-        "dataset": str(folder.dataset),
-        "ledger": f"sqlite:///{folder.ledger}",
-    }
-    # Serial collection and the first compiler only: a job of some seconds on two busy cores starts sooner so.
-    java_options = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
-    defaults = {
-        "region": REGION,
-        "start": "trim_horizon",
-        "schedule": _SCHEDULE,
-        "engine": {
-            "kind": "spark",
-            "master": "local[2]",
-            "conf": {"spark.driver.memory": "512m", "spark.driver.extraJavaOptions": java_options},
-        },
-    }
+    pipeline = {"stream": STREAM, "endpoint_url": endpoint_url, **setting.entry}
+    defaults = {"region": REGION, "start": "trim_horizon", "schedule": _SCHEDULE}
     text = yaml.safe_dump({"defaults": defaults, "pipelines": {PIPELINE: pipeline}}, sort_keys=False)
     folder.config.write_text(text, encoding="utf-8")
 
 
-def product_environment(folder: DemoFolder) -> dict[str, str]:
+def product_environment(folder: DemoFolder, setting: Setting) -> dict[str, str]:
     """What Airflow's tasks, and the `shardlake` command, find in their environment."""
     return {
         "SHARDLAKE_CONFIG": str(folder.config),
@@ -73,10 +58,12 @@ def product_environment(folder: DemoFolder) -> dict[str, str]:
         "AWS_ACCESS_KEY_ID": "test",
         "AWS_SECRET_ACCESS_KEY": "test",
         "AWS_EC2_METADATA_DISABLED": "true",
+        **setting.environment,
     }
 
 
-def start_product(folder: DemoFolder, background: Background) -> Airflow:
+def start_product(folder: DemoFolder, background: Background, setting: Setting) -> Airflow:
     """Starts an Airflow that runs the repository's DAGs with the demo's configuration."""
-    home = AirflowHome(folder.airflow, REPOSITORY / "dags", REPOSITORY / "plugins", product_environment(folder))
+    environment = product_environment(folder, setting)
+    home = AirflowHome(folder.airflow, REPOSITORY / "dags", REPOSITORY / "plugins", environment)
     return start_airflow(home, background)

@@ -8,9 +8,12 @@ let the runs catch up, audit, count
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import time
+from collections import Counter
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -34,6 +37,7 @@ from demo.services import (
     start_product,
     write_config,
 )
+from demo.setting import Setting
 from demo.tables import carriers_table, shards_table
 from demo.watch import DemoError, Watch
 from local_kinesis.produce import kinesis_client
@@ -44,64 +48,111 @@ RUNS_ON_EACH_SIDE = 3
 _SHARDS = 4
 
 
-def tell(folder: DemoFolder, background: Background, console: Console) -> Airflow:
-    """Runs the demo; what it started runs on.
+class Story:
+    """The demo in one setting; what it starts runs on.
 
-    Raises:
-        DemoError: something is not as it must be; the message says what.
+    Args:
+        folder: where everything lies.
+        background: what its processes belong to.
+        console: who is told.
+        setting: where data and jobs are.
+        begun: when it began, by the monotonic clock.
     """
-    begun = time.monotonic()
 
-    def say(text: str) -> None:
-        minutes, seconds = divmod(int(time.monotonic() - begun), 60)
-        console.print(f"{minutes}:{seconds:02} {text}", highlight=False, soft_wrap=True)
+    def __init__(
+        self, folder: DemoFolder, background: Background, console: Console, setting: Setting, begun: float
+    ) -> None:
+        self._folder, self._background, self._console, self._setting = folder, background, console, setting
+        self._begun = begun
+        self.acknowledged: Counter[str] = Counter()
+        """How many records each shard has acknowledged."""
 
-    endpoint_url = start_kinesis(folder, background)
-    client = kinesis_client(endpoint_url, REGION, max_attempts=1)
-    client.create_stream(StreamName=STREAM, ShardCount=_SHARDS)
-    write_config(folder, endpoint_url)
-    say(f"stream {STREAM} with {_SHARDS} shards is on the local Kinesis, {endpoint_url}; Airflow is starting")
-    airflow = start_product(folder, background)
-    say(f"Airflow is up: {airflow.url}, {airflow.login}")
+    def say(self, text: str) -> None:
+        """Tell a line, with the time since the beginning."""
+        minutes, seconds = divmod(int(time.monotonic() - self._begun), 60)
+        self._console.print(f"{minutes}:{seconds:02} {text}", highlight=False, soft_wrap=True)
 
-    producer = Producer(kinesis_client(endpoint_url, REGION, max_attempts=1), STREAM, map(to_record, read_flights()))
-    database = airflow.home.home / DATABASE
-    with Watch(console, background, database, DAG_ID, producer, FLIGHTS) as watch:
-        producer.approach(FLIGHTS // 2)
-        producer.start()
-        watch.until(
-            f"{RUNS_ON_EACH_SIDE} scheduled runs to commit a batch before the reshard",
-            lambda runs: len(scheduled_between(runs, None, datetime.now(UTC))) >= RUNS_ON_EACH_SIDE,
-        )
-        reshard_began = datetime.now(UTC)
-        reshard(client)
-        reshard_ended = datetime.now(UTC)
-        say(f"{RUNS_ON_EACH_SIDE} scheduled runs have committed a batch; one shard is split now, two others are merged")
-        producer.approach(FLIGHTS)
-        watch.until(
-            f"{RUNS_ON_EACH_SIDE} scheduled runs to commit a batch after the reshard",
-            lambda runs: len(scheduled_between(runs, reshard_ended, None)) >= RUNS_ON_EACH_SIDE,
-        )
-        producer.finish(FLIGHTS)
-        say(f"{RUNS_ON_EACH_SIDE} more have; the last flights are put, and the runs catch up")
-        watch.until("all flights to be committed", _all_committed)
-    say("every flight is committed; audit and count")
-    wrong = _audit(folder)
-    runs = committed_runs(database, DAG_ID)
-    for side, number in (
-        ("before", len(scheduled_between(runs, None, reshard_began))),
-        ("after", len(scheduled_between(runs, reshard_ended, None))),
-    ):
-        say(f"Airflow's database: {number} scheduled runs committed a batch {side} the reshard")
-        if number < RUNS_ON_EACH_SIDE:
-            wrong.append(f"scheduled runs that committed a batch {side} the reshard: {number}, not {RUNS_ON_EACH_SIDE}")
-    found, carriers = read_dataset(folder.dataset), count_by_carrier()
-    console.print(shards_table(found, producer.acknowledged), carriers_table(found, carriers))
-    wrong += differences(found, carriers, producer.acknowledged)
-    if wrong:
-        raise DemoError("\n".join(wrong))
-    say(f"every one of the {FLIGHTS:,} flights is in Parquet exactly once")
-    return airflow
+    def ingest(self, after_reshard: Callable[[], None] = lambda: None) -> Airflow:
+        """Put every flight on a stream that is resharded on the way, until all are committed.
+
+        Args:
+            after_reshard: what else happens to the product while it is at work.
+
+        Raises:
+            DemoError: something is not as it must be; the message says what.
+        """
+        endpoint_url = start_kinesis(self._folder, self._background)
+        client = kinesis_client(endpoint_url, REGION, max_attempts=1)
+        client.create_stream(StreamName=STREAM, ShardCount=_SHARDS)
+        write_config(self._folder, endpoint_url, self._setting)
+        self.say(f"stream {STREAM} with {_SHARDS} shards is on the local Kinesis, {endpoint_url}; Airflow is starting")
+        airflow = start_product(self._folder, self._background, self._setting)
+        self.say(f"Airflow is up: {airflow.url}, {airflow.login}")
+
+        putting = kinesis_client(endpoint_url, REGION, max_attempts=1)
+        producer = Producer(putting, STREAM, map(to_record, read_flights()))
+        self.acknowledged = producer.acknowledged
+        database = airflow.home.home / DATABASE
+        with Watch(self._console, self._background, database, DAG_ID, producer, FLIGHTS) as watch:
+            producer.approach(FLIGHTS // 2)
+            producer.start()
+            watch.until(
+                f"{RUNS_ON_EACH_SIDE} scheduled runs to commit a batch before the reshard",
+                lambda runs: len(scheduled_between(runs, None, datetime.now(UTC))) >= RUNS_ON_EACH_SIDE,
+            )
+            reshard_began = datetime.now(UTC)
+            reshard(client)
+            reshard_ended = datetime.now(UTC)
+            self.say(f"{RUNS_ON_EACH_SIDE} scheduled runs have committed a batch; a shard is split, two are merged")
+            producer.approach(FLIGHTS)
+            after_reshard()
+            watch.until(
+                f"{RUNS_ON_EACH_SIDE} scheduled runs to commit a batch after the reshard",
+                lambda runs: len(scheduled_between(runs, reshard_ended, None)) >= RUNS_ON_EACH_SIDE,
+            )
+            producer.finish(FLIGHTS)
+            self.say(f"{RUNS_ON_EACH_SIDE} more have; the last flights are put, and the runs catch up")
+            watch.until("all flights to be committed", _all_committed)
+        self._check_runs(airflow, reshard_began, reshard_ended)
+        return airflow
+
+    def check(self, below: str = "", *audit_options: str) -> None:
+        """Audit and count what is in the dataset, or in a part of it.
+
+        Raises:
+            DemoError: not every flight is there exactly once.
+        """
+        self.shardlake("audit", PIPELINE, *audit_options)
+        found, carriers = read_dataset(self._setting.dataset(below)), count_by_carrier()
+        self._console.print(shards_table(found, self.acknowledged), carriers_table(found, carriers))
+        wrong = differences(found, carriers, self.acknowledged)
+        if wrong:
+            raise DemoError("\n".join(wrong))
+        self.say(f"every one of the {FLIGHTS:,} flights is in Parquet exactly once")
+
+    def shardlake(self, *arguments: str) -> Any:
+        """What a command prints as JSON.
+
+        Raises:
+            DemoError: it did not end well.
+        """
+        environment = {**os.environ, **product_environment(self._folder, self._setting)}
+        command = [str(SHARDLAKE), *arguments, "--json"]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            said = f"{done.stdout[-2000:]}{done.stderr[-2000:]}"
+            raise DemoError(f"shardlake {' '.join(arguments)} ended with exit code {done.returncode}:\n{said}")
+        return json.loads(done.stdout)
+
+    def _check_runs(self, airflow: Airflow, reshard_began: datetime, reshard_ended: datetime) -> None:
+        runs = committed_runs(airflow.home.home / DATABASE, DAG_ID)
+        for side, number in (
+            ("before", len(scheduled_between(runs, None, reshard_began))),
+            ("after", len(scheduled_between(runs, reshard_ended, None))),
+        ):
+            self.say(f"Airflow's database: {number} scheduled runs committed a batch {side} the reshard")
+            if number < RUNS_ON_EACH_SIDE:
+                raise DemoError(f"that should be {RUNS_ON_EACH_SIDE}")
 
 
 def _all_committed(runs: list[CommittedRun]) -> bool:
@@ -117,12 +168,3 @@ def reshard(client: Any) -> None:
     middle = str((start + end + 1) // 2)
     client.split_shard(StreamName=STREAM, ShardToSplit=first["ShardId"], NewStartingHashKey=middle)
     client.merge_shards(StreamName=STREAM, ShardToMerge=last_but_one["ShardId"], AdjacentShardToMerge=last["ShardId"])
-
-
-def _audit(folder: DemoFolder) -> list[str]:
-    environment = {**os.environ, **product_environment(folder)}
-    command = [str(SHARDLAKE), "audit", PIPELINE, "--json"]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    if done.returncode == 0:
-        return []
-    return [f"shardlake audit ended with exit code {done.returncode}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}"]

@@ -67,8 +67,8 @@ class Deployment:
         items = ((f"key-{n % 31}", b"record %d" % n) for n in range(begin, begin + count))
         self.acknowledged[pipeline] += put_all(self.kinesis.client(), pipeline, items)
 
-    def start_airflow(self) -> Airflow:
-        """Start an Airflow with the repository's DAGs and plugin."""
+    def start_airflow(self, **settings: str) -> Airflow:
+        """Start an Airflow with the repository's DAGs and plugin; `settings` as for `AirflowHome`."""
         environment = {
             "SHARDLAKE_CONFIG": str(self.config),
             "PYTHONPATH": str(REPOSITORY / "include"),
@@ -78,7 +78,7 @@ class Deployment:
             "AWS_SECRET_ACCESS_KEY": "test",
             "AWS_EC2_METADATA_DISABLED": "true",
         }
-        home = AirflowHome(self.root / "airflow", REPOSITORY / "dags", REPOSITORY / "plugins", environment)
+        home = AirflowHome(self.root / "airflow", REPOSITORY / "dags", REPOSITORY / "plugins", environment, settings)
         return start_airflow(home, self.background)
 
     def dataset(self, pipeline: str) -> Path:
@@ -125,6 +125,22 @@ def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]
     root = tmp_path_factory.mktemp("deployment")
     with running() as kinesis, Background(root / "processes.json") as background:
         yield Deployment(root, kinesis, background)
+
+
+_PRINTED = pytest.StashKey[list[str]]()
+
+
+@pytest.fixture(scope="session")
+def print_at_end(pytestconfig: pytest.Config) -> Callable[[str], None]:
+    """Print a text when all tests are done, also when their output is captured."""
+    return pytestconfig.stash.setdefault(_PRINTED, []).append
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Print what `print_at_end` was given."""
+    for text in config.stash.get(_PRINTED, []):
+        terminalreporter.write_line("")
+        terminalreporter.write(text)
 
 
 @pytest.fixture(scope="session")

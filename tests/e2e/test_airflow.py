@@ -216,7 +216,7 @@ def test_a_cleared_run_changes_nothing(caught_up: CaughtUp, wait: Wait) -> None:
 def test_adding_an_entry_adds_a_dag(caught_up: CaughtUp, wait: Wait) -> None:
     api = caught_up.airflow.api
     before = {dag["dag_id"] for dag in api.dags()}
-    assert before == {DAG, "kinesis_ingest__quiet"}
+    assert before == {DAG, "kinesis_ingest__quiet", "kinesis_backfill"}
 
     caught_up.deployment.add("added")
 
