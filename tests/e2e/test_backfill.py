@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.error import HTTPError
+from urllib.parse import quote
 
 import pyarrow.parquet as pq
 import pytest
@@ -106,6 +107,16 @@ def test_the_events_say_which_backfill_of_which_pipeline(done: Done) -> None:
     rows = [row.contents.rows for row in done.state()[1] if row.contents]
     assert sum(event["rows"] for event in events) == sum(rows)
     assert len({event["batch_id"] for event in events}) == 2
+
+
+def test_the_page_of_each_batch_is_that_of_the_backfill(done: Done, get: Callable[..., tuple[int, str]]) -> None:
+    for run in done.runs:
+        url = f"{done.airflow.url}/shardlake/{DAG}/{quote(run['dag_run_id'], safe='')}"
+        status, body = get(url, done.airflow.api.token)
+        assert status == 200
+        assert f"backfill/{done.backfill}" in body
+        assert "<td>verified" in body
+        assert get(url)[0] == 401
 
 
 def test_a_mapped_task_that_is_cleared_changes_nothing(done: Done, wait: Wait) -> None:
