@@ -40,24 +40,30 @@ class BatchLink(BaseOperatorLink):
 
 def batch_app() -> FastAPI:
     """The page, open to whoever may read the DAG: GET /<dag id>/<run id>."""
-    from airflow.api_fastapi.common.db.common import SessionDep
     from airflow.api_fastapi.core_api.security import requires_access_dag
-    from airflow.models import DagRun
     from fastapi import Depends, FastAPI
     from fastapi.responses import HTMLResponse
-    from sqlalchemy import select
 
     app = FastAPI(title="Shardlake", docs_url=None, redoc_url=None, openapi_url=None)
 
     @app.get("/{dag_id}/{run_id:path}", dependencies=[Depends(requires_access_dag(method="GET"))])
-    def batch(dag_id: str, run_id: str, session: SessionDep) -> HTMLResponse:
-        run = session.scalar(select(DagRun).where(DagRun.dag_id == dag_id, DagRun.run_id == run_id))
-        files = batch_files(dag_id, run_id, (run and run.conf) or {})
+    def batch(dag_id: str, run_id: str) -> HTMLResponse:
+        files = batch_files(dag_id, run_id, _form(dag_id, run_id))
         if not files:
             return HTMLResponse(html_page("No batch", _NO_BATCH), 404, _HEADERS)
         return HTMLResponse(batch_page(run_id, files), 200, _HEADERS)
 
     return app
+
+
+def _form(dag_id: str, run_id: str) -> dict[str, Any]:
+    """What a run was triggered with, from Airflow's database."""
+    from airflow.models import DagRun
+    from airflow.utils.session import create_session
+    from sqlalchemy import select
+
+    with create_session(scoped=False) as session:
+        return session.scalar(select(DagRun.conf).where(DagRun.dag_id == dag_id, DagRun.run_id == run_id)) or {}
 
 
 def batch_files(dag_id: str, run_id: str, form: Mapping[str, Any]) -> dict[str, str]:
