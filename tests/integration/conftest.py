@@ -31,6 +31,7 @@ from shardlake.plan import BatchPlan, Run
 from shardlake.planning import Planner
 from shardlake.ranges import SequenceNumber
 from shardlake.shards import Shard
+from support.effects import Effects, counted_effects
 from support.inline_engine import InlineEngine
 from support.lakes import Bucket, BucketLake, Folder, Lake
 
@@ -280,3 +281,11 @@ def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Empty pages are followed at once."""
     monkeypatch.setattr("shardlake.kinesis.pages.EMPTY_PAGE_WAIT_S", 0.0)
     monkeypatch.setattr("shardlake.kinesis.reader.EMPTY_PAGE_WAIT_S", 0.0)
+
+
+@pytest.fixture
+def effects(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Effects:
+    """The effects of everything that a test does."""
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    return counted_effects(monkeypatch, temporary)

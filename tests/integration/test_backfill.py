@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import os
-import shutil
-import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -26,14 +22,15 @@ from shardlake.batch import Committed, Steps
 from shardlake.errors import ConfigError, ConflictError, DataLossError, IngestError
 from shardlake.kinesis.client import Kinesis
 from shardlake.kinesis.reader import read_range
+from shardlake.lake.footer import read_footer
 from shardlake.lake.local import LocalHome
-from shardlake.lake.parquet import read_footer
 from shardlake.ledger import LedgerRange
 from shardlake.ledger.memory import MemoryLedger
 from shardlake.names import LIVE, FileKey
 from shardlake.plan import BatchPlan, Run
 from shardlake.ranges import SHARD_END, SequenceNumber, SequenceRange, Start
 from shardlake.shards import Shard
+from support.effects import Effects
 from support.inline_engine import InlineEngine
 from support.lakes import PLACES
 
@@ -738,57 +735,6 @@ class TestReadFraction:
         assert time.monotonic() - begun_s >= 0.5
 
 
-class Killed(BaseException):
-    """The process is gone."""
-
-
-class Effects:
-    """Counts what is done to disk and ledger, and ends the process before the n-th of it."""
-
-    def __init__(self) -> None:
-        self.done: list[str] = []
-        self._last: int | None = None
-
-    def before(self, name: str) -> None:
-        if self._last is not None and len(self.done) >= self._last:
-            raise Killed(name)
-        self.done.append(name)
-
-    @contextmanager
-    def until(self, last: int | None) -> Iterator[None]:
-        self.done, self._last = [], last
-        try:
-            yield
-        except Killed:
-            pass
-        finally:
-            self._last = None
-
-
-@pytest.fixture
-def effects(monkeypatch: pytest.MonkeyPatch) -> Effects:
-    """The effects of everything that runs in this process."""
-    counted = Effects()
-
-    def wrap(owner: Any, name: str) -> None:
-        real = getattr(owner, name)
-
-        def effect(*arguments: Any, **named: Any) -> Any:
-            counted.before(name)
-            return real(*arguments, **named)
-
-        monkeypatch.setattr(owner, name, effect)
-
-    for name in ("claim", "open_backfill", "record_listing", "mark_caught_up", "pin", "commit"):
-        wrap(MemoryLedger, name)
-    for name in ("replace", "unlink"):
-        wrap(Path, name)
-    wrap(os, "link")
-    wrap(shutil, "rmtree")
-    wrap(tempfile, "mkstemp")
-    return counted
-
-
 @pytest.mark.parametrize("parity", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_interrupted_between_any_two_effects_it_is_gone_on_with(
     make_world: MakeWorld, effects: Effects, parity: int
@@ -800,7 +746,8 @@ def test_interrupted_between_any_two_effects_it_is_gone_on_with(
     request = parse_request(asked)
 
     def begin(name: str, last: int | None) -> Fill:
-        fill = Fill(replace(stream, root=stream.root / name, ledger=MemoryLedger()))
+        (root := stream.root / name).mkdir(parents=True)
+        fill = Fill(replace(stream, root=root, ledger=MemoryLedger()))
         with effects.until(last):
             fill.steps.open_backfill(request)
             fill.run("first")

@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import copy
 import hashlib
-import os
-import shutil
-import tempfile
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
-from botocore.client import BaseClient
 
 from shardlake.batch import Committed
 from shardlake.errors import ConflictError, DataLossError, IngestError, ShardlakeError
@@ -26,6 +20,7 @@ from shardlake.ledger.memory import MemoryLedger
 from shardlake.names import LIVE, FileKey, batch_id
 from shardlake.plan import Run
 from shardlake.ranges import SHARD_END
+from support.effects import Effects
 from support.inline_engine import InlineEngine
 from support.lakes import PLACES
 
@@ -193,77 +188,6 @@ class TestOneBadShard:
         with pytest.raises(ConflictError, match="1 of 2 ranges .* are committed; 1 failed, first: .*is damaged"):
             world.steps.commit(plan.batch_id)
         assert [row.state for row in rows(world)] == ["planned", "committed"]
-
-
-class Killed(BaseException):
-    """The process is gone: nothing in it can hold this up."""
-
-
-class Effects:
-    """Counts what is done to disk and ledger, and ends the process before the n-th of it."""
-
-    def __init__(self) -> None:
-        self.done: list[str] = []
-        self._last: int | None = None
-        self._lock = threading.Lock()
-
-    def before(self, name: str) -> None:
-        with self._lock:
-            if self._last is not None and len(self.done) >= self._last:
-                raise Killed(name)
-            self.done.append(name)
-
-    @contextmanager
-    def until(self, last: int | None) -> Iterator[None]:
-        """Ends the process, without any clearing up, before the effect that comes after `last` of them."""
-        self.done, self._last = [], last
-        try:
-            yield
-        except Killed:
-            pass
-        finally:
-            self._last = None
-
-
-S3_EFFECTS = {
-    *("PutObject", "DeleteObject"),
-    *("CreateMultipartUpload", "UploadPart", "CompleteMultipartUpload", "AbortMultipartUpload"),
-}
-
-
-@pytest.fixture
-def effects(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Effects:
-    """The effects of everything that runs in this process."""
-    counted = Effects()
-    temporary = tmp_path / "temporary"
-    temporary.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
-
-    def wrap(owner: Any, name: str) -> None:
-        real = getattr(owner, name)
-
-        def effect(*arguments: Any, **named: Any) -> Any:
-            counted.before(name)
-            return real(*arguments, **named)
-
-        monkeypatch.setattr(owner, name, effect)
-
-    for name in ("claim", "record_listing", "mark_caught_up", "pin", "commit", "declare_lost"):
-        wrap(MemoryLedger, name)
-    for name in ("replace", "unlink", "mkdir"):
-        wrap(Path, name)
-    wrap(os, "link")
-    wrap(shutil, "rmtree")
-    wrap(tempfile, "mkstemp")
-    call = BaseClient._make_api_call
-
-    def called(client: BaseClient, operation: str, arguments: Any) -> Any:
-        if operation in S3_EFFECTS:
-            counted.before(operation)
-        return call(client, operation, arguments)
-
-    monkeypatch.setattr(BaseClient, "_make_api_call", called)
-    return counted
 
 
 def again(world: World) -> None:
