@@ -14,6 +14,8 @@ from demo.postgres import NoPostgresError, Postgres, postgres
 from shardlake.ledger import Ledger, open_ledger
 from shardlake.ledger.memory import MemoryLedger
 
+ON_POSTGRES = pytest.param("postgres", marks=pytest.mark.slow)
+
 
 @pytest.fixture(scope="session")
 def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
@@ -38,13 +40,13 @@ def postgres_url(postgres_server: Postgres) -> str:
     return postgres_server.url(postgres_server.new_database())
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", ON_POSTGRES])
 def sql_url(request: pytest.FixtureRequest) -> str:
     """The URL of an empty database, once of each kind."""
     return str(request.getfixturevalue(f"{request.param}_url"))
 
 
-@pytest.fixture(params=["memory", "sqlite", "postgres"])
+@pytest.fixture(params=["memory", "sqlite", ON_POSTGRES])
 def ledger(request: pytest.FixtureRequest) -> Ledger:
     """An empty ledger, once of each store."""
     if request.param == "memory":
