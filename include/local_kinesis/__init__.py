@@ -5,9 +5,12 @@ What is inside, from the wire inwards::
     __main__            the command line: serve, produce
     server, http1       listening on loopback; HTTP/1.1
     api                 X-Amz-Target -> operation; /_local/control and /_local/stats
-    behaviour, control  what a call is made to do wrong, and how one orders it
+    control             orders to the server
+    behaviour           what it does to its callers for good
+    fault_plan, faults  which single calls are befallen; fault_kinds: by what; delivery: replies late or cut
+    limits              the service's limits per shard
     stream_operations   CreateStream … UpdateShardCount; listing: ListShards
-    record_operations   PutRecords, GetShardIterator, GetRecords; iterators: where these stand
+    record_operations   PutRecords, GetShardIterator, GetRecords; iterators: where these stand; incoming: records put
     account             the streams of all regions
     stream, reshard     a stream's shard tree, and where a hash key goes
     shard, sequence     a shard's records and their numbers

@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import json
 import sys
 from collections.abc import Sequence
 
@@ -34,6 +35,7 @@ def serve_command(arguments: Sequence[str]) -> int:
     api = Api(behaviour)
     try:
         address = loopback_address(options.host)
+        api.order(json.dumps({"limits": options.limits}).encode())
         make_streams(api, options.region, options.stream)
         asyncio.run(serve(api, address, options.port, until_stdin_closes=options.until_stdin_closes))
     except (ServeError, ServiceError) as error:
@@ -61,6 +63,15 @@ def _serve_parser() -> argparse.ArgumentParser:
     )
     add("--trimmed-pages", type=int, default=60, metavar="N", help="how many pages empty-pages means")
     add("--iterator-life-s", type=float, default=300.0, metavar="S", help="when an iterator expires")
+    add(
+        "--limits",
+        type=json.loads,
+        nargs="?",
+        default=[],
+        const=[{}],
+        metavar="JSON",
+        help="enforce the service's limits per shard, or those of the control endpoint's order",
+    )
     add("--until-stdin-closes", action="store_true", help="end with the process that holds the other end of stdin")
     return parser
 

@@ -17,7 +17,10 @@ from local_kinesis.errors import (
     ServiceError,
     UnknownOperationException,
 )
+from local_kinesis.fault_kinds import Circumstances
+from local_kinesis.faults import Call, Faults
 from local_kinesis.http1 import Reply, Request
+from local_kinesis.limits import Limits
 from local_kinesis.record_operations import RecordOperations
 from local_kinesis.stats import Stats
 from local_kinesis.stream_operations import StreamOperations
@@ -38,7 +41,8 @@ class Api:
         self.behaviour = behaviour
         self.stats = Stats()
         streams = StreamOperations(self.account)
-        records = RecordOperations(self.account, behaviour, self.stats)
+        limits, self._faults = Limits(self.stats), Faults()
+        records = self._records = RecordOperations(self.account, behaviour, self.stats, limits)
         self._operations: dict[str, Operation] = {
             "CreateStream": streams.create_stream,
             "DecreaseStreamRetentionPeriod": streams.decrease_retention,
@@ -58,28 +62,35 @@ class Api:
             "UpdateMaxRecordSize": streams.update_max_record_size,
             "UpdateShardCount": streams.update_shard_count,
         }
-        self._control = Control(self.account, behaviour, self.stats, frozenset(self._operations))
+        operations = frozenset(self._operations)
+        self._control = Control(self.account, behaviour, self.stats, limits, self._faults, operations)
 
     def answer(self, request: Request) -> Reply:
         """Answers every request, also those that make no sense."""
-        try:
-            match request.method, request.path:
-                case "POST", "/":
-                    return Reply(200, self._call(request), CONTENT_TYPE)
-                case "POST", "/_local/control":
-                    self._control.apply(request.body)
-                    return Reply(200, b"{}", "application/json")
-                case "GET", "/_local/stats":
-                    return Reply(200, json.dumps(self.stats.snapshot()).encode(), "application/json")
-                case _:
-                    return _error(404, "UnknownOperationException", f"nothing at {request.method} {request.path}")
-        except ServiceError as error:
-            return _error(error.status, error.kind, str(error))
-        except Exception:  # one bad call must not end the server; the service, too, answers InternalFailure then
-            traceback.print_exc(file=sys.stderr)
-            return _error(500, "InternalFailure", "the server failed; see its standard error")
+        return _answered(lambda: self._route(request))
 
-    def _call(self, request: Request) -> bytes:
+    def order(self, body: bytes) -> None:
+        """Carries out what ``POST /_local/control`` would (see ``control``).
+
+        Raises:
+            ServiceError: an order is refused; none has been carried out then.
+        """
+        self._control.apply(body)
+
+    def _route(self, request: Request) -> Reply:
+        match request.method, request.path:
+            case "POST", "/":
+                return self._call(request)
+            case "POST", "/_local/control":
+                self.order(request.body)
+                return Reply(200, b"{}", "application/json")
+            case "GET", "/_local/stats":
+                stats = self.stats.snapshot() | {"faults": self._faults.snapshot()}
+                return Reply(200, json.dumps(stats).encode(), "application/json")
+            case _:
+                return _error(404, "UnknownOperationException", f"nothing at {request.method} {request.path}")
+
+    def _call(self, request: Request) -> Reply:
         name = request.headers.get("x-amz-target", "").removeprefix(TARGET_PREFIX)
         operation = self._operations.get(name)
         if operation is None:
@@ -91,7 +102,32 @@ class Api:
             raise MissingAuthenticationTokenException("the request has no SigV4 credential scope for kinesis")
         self.stats.count_call(name)
         self.behaviour.before_call(name)
-        return operation(scope["region"], Arguments.parse(request.body))
+        region, arguments = scope["region"], Arguments.parse(request.body)
+        if self._faults.rules:
+            call = Call.of(name, arguments)
+            fault = self._faults.next(call)
+            if fault is not None:
+                return fault.answer(self._circumstances(call, operation, region, arguments))
+        return Reply(200, operation(region, arguments), CONTENT_TYPE)
+
+    def _circumstances(self, call: Call, operation: Operation, region: str, arguments: Arguments) -> Circumstances:
+        def run() -> Reply:
+            return Reply(200, operation(region, arguments), CONTENT_TYPE)
+
+        def empty_page(behind_ms: int) -> Reply:
+            return Reply(200, self._records.empty_page(region, arguments, behind_ms), CONTENT_TYPE)
+
+        return Circumstances(call.rate_exceeded(), lambda: _answered(run), empty_page, self.clock)
+
+
+def _answered(answer: Callable[[], Reply]) -> Reply:
+    try:
+        return answer()
+    except ServiceError as error:
+        return _error(error.status, error.kind, str(error))
+    except Exception:  # one bad call must not end the server; the service, too, answers InternalFailure then
+        traceback.print_exc(file=sys.stderr)
+        return _error(500, "InternalFailure", "the server failed; see its standard error")
 
 
 def _error(status: int, kind: str, message: str) -> Reply:

@@ -1,8 +1,4 @@
-"""What the server is told to do to its callers: the one place where a call is made to fail or a page to come up short.
-
-A fault plan (throttles, 5xx, resets, delays, cut bodies) belongs into ``before_call``, which sees every call first, and
-into what it hands to ``http1`` to do to the reply.
-"""
+"""What the server is told to do to its callers for good; ``faults`` is for what befalls single calls."""
 
 from dataclasses import dataclass
 

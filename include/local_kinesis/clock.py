@@ -1,10 +1,10 @@
-"""The service's clock, which can be moved ahead: arrival times, the Date header, retention and expiry follow it."""
+"""The service's clock, which can be moved: arrival times, the Date header, retention and expiry follow it."""
 
 import time
 
 
 class Clock:
-    """Milliseconds since the epoch, never going back, so that arrival times within a shard are in order."""
+    """Milliseconds since the epoch, going back only in a jump that was ordered, whatever this machine's clock does."""
 
     def __init__(self) -> None:
         self._ahead_ms = 0
@@ -17,5 +17,10 @@ class Clock:
         return self._last_ms
 
     def advance(self, seconds: float) -> None:
-        """Moves the clock ahead; there is no way back."""
+        """Moves the clock ahead."""
         self._ahead_ms += round(seconds * 1000)
+
+    def jump(self, seconds: float) -> None:
+        """Moves the clock ahead or back."""
+        self._ahead_ms += round(seconds * 1000)
+        self._last_ms = 0

@@ -10,6 +10,10 @@
 ``{"empty_pages": K}``                                      each chain's next K replies are empty while data is ahead
 ``{"fail_put_records": N}``                                 N records of PutRecords are refused, every other of a call
 ``{"retention_behaviour": "resume"}``                       or ``"empty-pages"``: what a trimmed position gets
+``{"limits": [{"stream": S, "read_calls_per_s": 2}]}``      the service's limits per shard, other values where given
+                                                            (see ``limits``); without ``stream`` for all others; ``[]``
+                                                            ends them
+``{"faults": [{"kind": "reset", "nth": 3}]}``               a plan of faults (see ``fault_plan``); ``[]`` ends it
 ``{"reset_stats": true}``                                   ``GET /_local/stats`` counts from zero
 ==========================================================  =========================================================
 
@@ -23,6 +27,9 @@ from typing import Any
 from local_kinesis.account import Account
 from local_kinesis.behaviour import EMPTY_PAGES, RESUME, Behaviour
 from local_kinesis.errors import InvalidArgumentException, SerializationException
+from local_kinesis.fault_plan import parsed_rules
+from local_kinesis.faults import Faults
+from local_kinesis.limits import Limits, parsed_rates
 from local_kinesis.stats import Stats
 
 _Order = Callable[[], None]
@@ -31,10 +38,20 @@ _Order = Callable[[], None]
 class Control:
     """Carries out orders on the server's parts."""
 
-    def __init__(self, account: Account, behaviour: Behaviour, stats: Stats, operations: frozenset[str]) -> None:
+    def __init__(
+        self,
+        account: Account,
+        behaviour: Behaviour,
+        stats: Stats,
+        limits: Limits,
+        faults: Faults,
+        operations: frozenset[str],
+    ) -> None:
         self._account = account
         self._behaviour = behaviour
         self._stats = stats
+        self._limits = limits
+        self._faults = faults
         self._operations = operations
 
     def apply(self, body: bytes) -> None:
@@ -70,6 +87,12 @@ class Control:
                 return lambda: setattr(behaviour, "failing_puts", value)
             case "retention_behaviour", str() if value in (RESUME, EMPTY_PAGES):
                 return lambda: setattr(behaviour, "retention_behaviour", value)
+            case "limits", entries:
+                rates = parsed_rates(entries)
+                return lambda: self._limits.set(rates)
+            case "faults", plan:
+                rules = parsed_rules(plan, self._operations)
+                return lambda: setattr(self._faults, "rules", rules)
             case "reset_stats", True:
                 return self._stats.reset
             case "trim", {"stream": str(), "shard": str(), **how}:

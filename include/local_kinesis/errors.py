@@ -6,19 +6,23 @@ Tree::
     ├── AccessDeniedException
     ├── ExpiredIteratorException
     ├── ExpiredNextTokenException
+    ├── InternalFailure
     ├── InvalidArgumentException
+    ├── KMSThrottlingException
     ├── LimitExceededException
     ├── MissingAuthenticationTokenException
+    ├── ProvisionedThroughputExceededException
     ├── ResourceInUseException
     ├── ResourceNotFoundException
     ├── SerializationException
+    ├── ServiceUnavailable
     ├── UnknownOperationException
     └── ValidationException
 """
 
 
 class ServiceError(Exception):
-    """An error the service answers with; all of these are HTTP 400 (API reference, "Common Errors")."""
+    """An error the service answers with; HTTP 400 but for two (API reference, "Common Errors")."""
 
     status = 400
 
@@ -40,8 +44,18 @@ class ExpiredNextTokenException(ServiceError):
     """A listing's token is older than 300 s: the listing must be started again."""
 
 
+class InternalFailure(ServiceError):
+    """The service failed."""
+
+    status = 500
+
+
 class InvalidArgumentException(ServiceError):
     """A value has the right form, but does not fit the stream or the shard."""
+
+
+class KMSThrottlingException(ServiceError):
+    """The key management service throttles the stream's encryption."""
 
 
 class LimitExceededException(ServiceError):
@@ -50,6 +64,10 @@ class LimitExceededException(ServiceError):
 
 class MissingAuthenticationTokenException(ServiceError):
     """The request has no SigV4 credential scope."""
+
+
+class ProvisionedThroughputExceededException(ServiceError):
+    """A shard was asked for more than its limits allow."""
 
 
 class ResourceInUseException(ServiceError):
@@ -62,6 +80,12 @@ class ResourceNotFoundException(ServiceError):
 
 class SerializationException(ServiceError):
     """The body is not a JSON object, or a member of it has the wrong type."""
+
+
+class ServiceUnavailable(ServiceError):
+    """The service cannot take the call at the moment."""
+
+    status = 503
 
 
 class UnknownOperationException(ServiceError):

@@ -10,6 +10,8 @@ from functools import lru_cache
 from http import HTTPStatus
 from typing import cast
 
+from local_kinesis.delivery import Delivery, deliver
+
 # The largest call is one record of 10 MiB in base64; the rest is room for headers and partition keys.
 MAX_BODY_BYTES = 32 * 2**20
 MAX_HEAD_BYTES = 64 * 2**10
@@ -32,6 +34,8 @@ class Reply:
     status: int
     body: bytes
     content_type: str
+    delivery: Delivery | None = None
+    """How it goes out; None for at once and whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +57,7 @@ class Connection(asyncio.Protocol):
         self._opened = opened
         self._buffer = bytearray()
         self._head: _Head | None = None
+        self._delivering: asyncio.Task[None] | None = None
         self.transport: asyncio.Transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -63,6 +68,8 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Leaves the server's open connections."""
         self._opened.discard(self)
+        if self._delivering is not None:
+            self._delivering.cancel()
 
     def pause_writing(self) -> None:
         """A client that does not take its replies gets no further request read."""
@@ -75,7 +82,10 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Answers every request that is whole."""
         self._buffer += data
-        while not self.transport.is_closing():
+        self._answer_all()
+
+    def _answer_all(self) -> None:
+        while self._delivering is None and not self.transport.is_closing():
             if self._head is None:
                 self._head = self._take_head()
             if self._head is None or len(self._buffer) < self._head.body_bytes:
@@ -112,15 +122,30 @@ class Connection(asyncio.Protocol):
     def _answer_one(self, head: _Head) -> None:
         body = bytes(self._buffer[: head.body_bytes])
         del self._buffer[: head.body_bytes]
-        self._write(self._answer(Request(head.method, head.path, head.headers, body)))
-        if head.headers.get("connection", "").lower() == "close":
+        reply = self._answer(Request(head.method, head.path, head.headers, body))
+        last = head.headers.get("connection", "").lower() == "close"
+        if reply.delivery is None:
+            self._write(reply)
+            if last:
+                self.transport.close()
+        else:
+            self._delivering = asyncio.create_task(self._deliver(reply, reply.delivery, last))
+
+    async def _deliver(self, reply: Reply, delivery: Delivery, last: bool) -> None:
+        await deliver(self.transport, self._head_of(reply), reply.body, delivery)
+        if last:
             self.transport.close()
+        self._delivering = None
+        self._answer_all()
 
     def _refuse(self, status: int) -> None:
         self._write(Reply(status, b"", "text/plain"))
         self.transport.close()
 
     def _write(self, reply: Reply) -> None:
+        self.transport.writelines((self._head_of(reply), reply.body))
+
+    def _head_of(self, reply: Reply) -> bytes:
         request_id = uuid.UUID(int=random.getrandbits(128))
         head = (
             f"HTTP/1.1 {reply.status} {HTTPStatus(reply.status).phrase}\r\n"
@@ -129,7 +154,7 @@ class Connection(asyncio.Protocol):
             f"Content-Type: {reply.content_type}\r\n"
             f"Content-Length: {len(reply.body)}\r\n\r\n"
         )
-        self.transport.writelines((head.encode("latin-1"), reply.body))
+        return head.encode("latin-1")
 
 
 @lru_cache(maxsize=2)

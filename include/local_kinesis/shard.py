@@ -73,7 +73,9 @@ class Shard:
             f'"Data":"{data_base64}","PartitionKey":{partition_key_json}}}'.encode("ascii")
         )
         self._ordinals.append(ordinal)
-        self._arrivals_ms.append(now_ms)
+        # In order, for the bisections, also if the clock has jumped back; the record keeps the clock's time.
+        last_ms = self._arrivals_ms[-1] if self._arrivals_ms else now_ms
+        self._arrivals_ms.append(now_ms if now_ms > last_ms else last_ms)
         self._bytes_through.append(
             (self._bytes_through[-1] if self._bytes_through else self._bytes_trimmed) + size_bytes
         )

@@ -32,7 +32,9 @@ class Stats:
     def snapshot(self) -> dict[str, object]:
         """What ``GET /_local/stats`` shows.
 
-        ``operations``: calls by name. ``shards``: by stream and shard id: GetRecords, GetShardIterator, records, bytes.
+        ``operations``: calls by name. ``shards``: by stream and shard id: GetRecords, GetShardIterator, records, bytes,
+        and what limits refused: GetRecordsThrottled, GetShardIteratorThrottled (calls), PutRecordThrottled,
+        PutRecordsThrottled (records).
         ``records`` and ``bytes``: of all shards together.
         """
         return {

@@ -134,7 +134,15 @@ def server(shared_server: LocalKinesis) -> Iterator[LocalKinesis]:
     shared_server.control({"reset_stats": True})
     yield shared_server
     shared_server.control(
-        {"deny": [], "page_limit": None, "empty_pages": 0, "fail_put_records": 0, "retention_behaviour": "resume"}
+        {
+            "deny": [],
+            "page_limit": None,
+            "empty_pages": 0,
+            "fail_put_records": 0,
+            "retention_behaviour": "resume",
+            "limits": [],
+            "faults": [],
+        }
     )
 
 

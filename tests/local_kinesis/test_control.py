@@ -47,6 +47,7 @@ def test_calls_are_counted_by_operation_and_shard(stream: StreamUnderTest) -> No
         },
         "records": 2,
         "bytes": 7,
+        "faults": [],
     }
 
 

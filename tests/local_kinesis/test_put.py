@@ -161,6 +161,10 @@ def test_refused_records_are_marked_and_the_others_put(stream: StreamUnderTest) 
         StreamName=stream.name, Records=[{"PartitionKey": "k", "Data": str(i).encode()} for i in range(6)]
     )
     codes = [result.get("ErrorCode") for result in reply["Records"]]
+    messages = {result["ErrorMessage"] for result in reply["Records"] if "ErrorMessage" in result}
+    assert messages == {
+        f"Rate exceeded for shard shardId-000000000000 in stream {stream.name} under account 000000000000."
+    }
     throttled = "ProvisionedThroughputExceededException"
     assert (reply["FailedRecordCount"], codes) == (2, [throttled, None, throttled, None, None, None])
     assert stream.read() == [b"1", b"3", b"4", b"5"]
