@@ -10,6 +10,7 @@ from shardlake.errors import ConfigError, DataLossError, IngestError, ShardlakeE
 from shardlake.kinesis.failures import (
     InvalidPositionError,
     IteratorExpiredError,
+    KeyThrottledError,
     ListingExpiredError,
     ShardGoneError,
     translated,
@@ -33,7 +34,7 @@ def reply(code: str, message: str = "said so", status: int = 400) -> botocore.ex
     [
         (reply("ProvisionedThroughputExceededException"), UnavailableError),
         (reply("LimitExceededException"), UnavailableError),
-        (reply("KMSThrottlingException"), UnavailableError),
+        (reply("KMSThrottlingException"), KeyThrottledError),
         (reply("InternalFailure", status=500), UnavailableError),
         (reply("SomethingNew", status=503), UnavailableError),
         (reply("ExpiredTokenException"), UnavailableError),

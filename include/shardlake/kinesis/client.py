@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import random
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -12,7 +14,7 @@ import boto3
 from botocore.config import Config
 
 from shardlake.errors import UnavailableError
-from shardlake.kinesis.failures import ListingExpiredError, translated
+from shardlake.kinesis.failures import KeyThrottledError, ListingExpiredError, translated
 from shardlake.kinesis.page import Page
 from shardlake.plan import Stream
 from shardlake.ranges import SequenceNumber
@@ -23,6 +25,9 @@ MAX_PAGE_RECORDS = 10_000
 
 CONNECTIONS = 32
 """Calls under way at once from one client, at most."""
+
+MAX_BACKOFF_S = 20
+"""Longest wait between two tries of one call, as in botocore's standard retry mode."""
 
 LISTINGS = 3
 """Tries at a complete listing, each of which may outlive its page token."""
@@ -49,7 +54,7 @@ class Kinesis:
         attempts: int = 5,
         session: boto3.Session | None = None,
     ) -> None:
-        self.region, self.endpoint_url = region, endpoint_url
+        self.region, self.endpoint_url, self._attempts = region, endpoint_url, attempts
         self.stream_name = stream.rpartition("/")[2]
         self._stream = {"StreamARN": stream} if stream.startswith("arn:") else {"StreamName": stream}
         config = Config(
@@ -67,8 +72,7 @@ class Kinesis:
 
     def describe(self) -> tuple[Stream, int]:
         """The stream's ARN, creation time and retention; and the service's time, milliseconds since the epoch."""
-        with self._errors():
-            reply = self._client.describe_stream_summary(**self._stream)
+        reply = self._call("describe_stream_summary", "StreamDescriptionSummary", **self._stream)
         summary = reply["StreamDescriptionSummary"]
         stream = Stream(
             name=summary["StreamName"],
@@ -95,8 +99,7 @@ class Kinesis:
     def _listing(self) -> Iterator[Shard]:
         request: dict[str, Any] = {**self._stream, "MaxResults": 1000}
         while True:
-            with self._errors():
-                reply = self._client.list_shards(**request)
+            reply = self._call("list_shards", "Shards", **request)
             yield from map(_shard, reply["Shards"])
             if not reply.get("NextToken"):
                 return
@@ -120,14 +123,12 @@ class Kinesis:
         return self._iterator(shard_id, ShardIteratorType="TRIM_HORIZON")
 
     def _iterator(self, shard_id: str, **position: Any) -> str:
-        with self._errors():
-            reply = self._client.get_shard_iterator(**self._stream, ShardId=shard_id, **position)
+        reply = self._call("get_shard_iterator", "ShardIterator", **self._stream, ShardId=shard_id, **position)
         return str(reply["ShardIterator"])
 
     def get_records(self, iterator: str, limit: int = MAX_PAGE_RECORDS) -> Page:
         """One page of records."""
-        with self._errors():
-            reply = self._client.get_records(ShardIterator=iterator, Limit=limit)
+        reply = self._call("get_records", "Records", ShardIterator=iterator, Limit=limit)
         records = reply["Records"]
         return Page(
             [record["SequenceNumber"] for record in records],
@@ -138,6 +139,28 @@ class Kinesis:
             reply.get("MillisBehindLatest", 0),
             _service_time_ms(reply),
         )
+
+    def _call(self, operation: str, member: str, **request: Any) -> dict[str, Any]:
+        """The reply to a call, with the member that every such reply has.
+
+        Two failures botocore does not try again, so it is done here: KMS throttles; and a reply's body breaks off,
+        which botocore gives as a reply without members: in a page of records that would be the end of a closed shard.
+        """
+        for attempt in range(1, self._attempts + 1):
+            failure = UnavailableError(
+                f"the replies of stream {self.stream_name} to {operation} break off, {attempt} times in a row",
+                todo="Run the step again; check what lies between this machine and the service",
+            )
+            try:
+                with self._errors():
+                    reply: dict[str, Any] = getattr(self._client, operation)(**request)
+                if member in reply:
+                    return reply
+            except KeyThrottledError as exc:
+                failure = exc
+            if attempt < self._attempts:
+                time.sleep(random.uniform(0, min(2**attempt, MAX_BACKOFF_S)))  # noqa: S311 (jitter)
+        raise failure
 
     def _errors(self) -> contextlib.AbstractContextManager[None]:
         return translated(self.stream_name, self._endpoint)

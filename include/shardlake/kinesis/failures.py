@@ -24,7 +24,6 @@ _REFUSED = (
 _PASSING = (
     "InternalFailure",
     "InternalFailureException",
-    "KMSThrottlingException",
     "LimitExceededException",
     "ProvisionedThroughputExceededException",
     "RequestTimeout",
@@ -50,6 +49,10 @@ _NO_REPLY = (
 
 class IteratorExpiredError(IngestError):
     """A shard iterator is older than five minutes: get another one behind the last record."""
+
+
+class KeyThrottledError(UnavailableError):
+    """KMS has too many requests for the stream's key: botocore does not try such a call again by itself."""
 
 
 class ListingExpiredError(IngestError):
@@ -103,6 +106,8 @@ def _of_reply(exc: botocore.exceptions.ClientError, stream: str, where: str) -> 
             return IteratorExpiredError(said)
         case "ExpiredNextTokenException":
             return ListingExpiredError(said)
+        case "KMSThrottlingException":
+            return KeyThrottledError(said)
         case "InvalidArgumentException":
             return InvalidPositionError(said)
         case "ResourceNotFoundException" if _NO_SUCH_SHARD.search(message):
