@@ -23,6 +23,9 @@ from demo.setting import on_this_machine
 from demo.story import Story
 from demo.watch import DemoError
 
+RUNS_ON_EACH_SIDE = 3
+"""Of the reshard, in the demo on this machine."""
+
 
 def main(arguments: list[str]) -> int:
     """Runs a command; its exit code."""
@@ -49,7 +52,7 @@ def main(arguments: list[str]) -> int:
 def _run(folder: DemoFolder, console: Console, *, leave: bool) -> None:
     with Background(folder.processes) as background:
         story = Story(folder, background, console, on_this_machine(folder), time.monotonic())
-        airflow = story.ingest()
+        airflow = story.ingest(RUNS_ON_EACH_SIDE)
         story.check()
         if leave:
             background.release()

@@ -1,8 +1,8 @@
 """What happens in the demo, from an empty folder to two tables. Every claim is checked.
 
-put half of the flights, while scheduled runs ingest   until 3 of them have committed a batch
+put half of the flights, while scheduled runs ingest   until some of them have committed a batch
 split a shard, merge two others                        while records arrive
-put the rest                                           until 3 more runs have committed a batch
+put the rest                                           until as many more have committed a batch
 let the runs catch up, audit, count
 """
 
@@ -43,7 +43,6 @@ from demo.watch import DemoError, Watch
 from local_kinesis.produce import kinesis_client
 
 FLIGHTS = 336_776
-RUNS_ON_EACH_SIDE = 3
 
 _SHARDS = 4
 
@@ -72,10 +71,11 @@ class Story:
         minutes, seconds = divmod(int(time.monotonic() - self._begun), 60)
         self._console.print(f"{minutes}:{seconds:02} {text}", highlight=False, soft_wrap=True)
 
-    def ingest(self, after_reshard: Callable[[], None] = lambda: None) -> Airflow:
+    def ingest(self, runs_on_each_side: int, after_reshard: Callable[[], None] = lambda: None) -> Airflow:
         """Put every flight on a stream that is resharded on the way, until all are committed.
 
         Args:
+            runs_on_each_side: how many scheduled runs have to commit a batch before the reshard, and after it.
             after_reshard: what else happens to the product while it is at work.
 
         Raises:
@@ -97,23 +97,23 @@ class Story:
             producer.approach(FLIGHTS // 2)
             producer.start()
             watch.until(
-                f"{RUNS_ON_EACH_SIDE} scheduled runs to commit a batch before the reshard",
-                lambda runs: len(scheduled_between(runs, None, datetime.now(UTC))) >= RUNS_ON_EACH_SIDE,
+                f"{runs_on_each_side} scheduled runs to commit a batch before the reshard",
+                lambda runs: len(scheduled_between(runs, None, datetime.now(UTC))) >= runs_on_each_side,
             )
             reshard_began = datetime.now(UTC)
             reshard(client)
             reshard_ended = datetime.now(UTC)
-            self.say(f"{RUNS_ON_EACH_SIDE} scheduled runs have committed a batch; a shard is split, two are merged")
+            self.say(f"{runs_on_each_side} scheduled runs have committed a batch; a shard is split, two are merged")
             producer.approach(FLIGHTS)
             after_reshard()
             watch.until(
-                f"{RUNS_ON_EACH_SIDE} scheduled runs to commit a batch after the reshard",
-                lambda runs: len(scheduled_between(runs, reshard_ended, None)) >= RUNS_ON_EACH_SIDE,
+                f"{runs_on_each_side} scheduled runs to commit a batch after the reshard",
+                lambda runs: len(scheduled_between(runs, reshard_ended, None)) >= runs_on_each_side,
             )
             producer.finish(FLIGHTS)
-            self.say(f"{RUNS_ON_EACH_SIDE} more have; the last flights are put, and the runs catch up")
+            self.say(f"{runs_on_each_side} more have; the last flights are put, and the runs catch up")
             watch.until("all flights to be committed", _all_committed)
-        self._check_runs(airflow, reshard_began, reshard_ended)
+        self._check_runs(airflow, runs_on_each_side, reshard_began, reshard_ended)
         return airflow
 
     def check(self, below: str = "", *audit_options: str) -> None:
@@ -144,15 +144,15 @@ class Story:
             raise DemoError(f"shardlake {' '.join(arguments)} ended with exit code {done.returncode}:\n{said}")
         return json.loads(done.stdout)
 
-    def _check_runs(self, airflow: Airflow, reshard_began: datetime, reshard_ended: datetime) -> None:
+    def _check_runs(self, airflow: Airflow, expected: int, reshard_began: datetime, reshard_ended: datetime) -> None:
         runs = committed_runs(airflow.home.home / DATABASE, DAG_ID)
         for side, number in (
             ("before", len(scheduled_between(runs, None, reshard_began))),
             ("after", len(scheduled_between(runs, reshard_ended, None))),
         ):
             self.say(f"Airflow's database: {number} scheduled runs committed a batch {side} the reshard")
-            if number < RUNS_ON_EACH_SIDE:
-                raise DemoError(f"that should be {RUNS_ON_EACH_SIDE}")
+            if number < expected:
+                raise DemoError(f"that should be {expected}")
 
 
 def _all_committed(runs: list[CommittedRun]) -> bool:
