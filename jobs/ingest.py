@@ -29,7 +29,10 @@ from shardlake.plan import BatchPlan
 
 _NONE: Mapping[str, str] = {}
 
-REPORT_DDL = "shard_id string, range string, rows bigint, bytes bigint, error string, message string"
+REPORT_DDL = (
+    "shard_id string, range string, rows bigint, bytes bigint, error string, message string,"
+    " records bigint, quarantined bigint, dropped bigint"
+)
 """Grain: one row a range; the fields of `RangeReport`."""
 
 
@@ -52,7 +55,8 @@ def ingest(
         for batch in batches:
             reports = [astuple(ingest_range(plan, own_ranges[row], session)) for row in batch.column(0).to_pylist()]
             columns = [list(column) for column in zip(*reports, strict=True)]
-            types = [pa.string(), pa.string(), pa.int64(), pa.int64(), pa.string(), pa.string()]
+            texts, counts = [pa.string()] * 2, [pa.int64()] * 2
+            types = [*texts, *counts, *texts, *counts, pa.int64()]
             arrays = [pa.array(column, type_) for column, type_ in zip(columns, types, strict=True)]
             yield pa.RecordBatch.from_arrays(arrays, names=list(RangeReport.__slots__))
 

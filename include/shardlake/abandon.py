@@ -31,10 +31,17 @@ def open_range(steps: Steps, shard_id: str) -> SequenceRange:
 
 
 def files_of(steps: Steps, range_: SequenceRange) -> list[str]:
-    """The keys of the data files that begin within an open range, whoever published them: none is committed."""
+    """The keys of the files that begin within an open range, whoever published them: none is committed.
+
+    Data before quarantine: data without its quarantine would not hold, a quarantine alone is adopted.
+    """
     key = FileKey.of(range_)
-    names = steps.home.names(key.directory, after=key.start_key, before=key.through_key)
-    return [file.path for name in names if (file := parse_file_name(key.shard_id, name))]
+    data, quarantine = (
+        [file for name in names if (file := parse_file_name(key.shard_id, name))]
+        for directory in (key.directory, key.quarantine_directory)
+        for names in [steps.home.names(directory, after=key.start_key, before=key.through_key)]
+    )
+    return [file.path for file in data] + [file.quarantine for file in quarantine]
 
 
 def abandon(steps: Steps, range_: SequenceRange, entry: JournalEntry) -> None:

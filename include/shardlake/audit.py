@@ -3,57 +3,47 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Set
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Set
+from dataclasses import dataclass, replace
 from threading import Event
-from typing import Literal
 
-import pyarrow as pa
-
-from shardlake.errors import ConflictError, DataLossError, IngestError, ShardlakeError, UnavailableError
+from shardlake.audit_files import Finding, Rows, counted, file_of, quarantine_of
+from shardlake.errors import ConflictError, DataLossError, IngestError, UnavailableError
 from shardlake.kinesis.client import Kinesis
 from shardlake.kinesis.failures import InvalidPositionError
 from shardlake.kinesis.page import Page
 from shardlake.kinesis.pages import first_page, page_at
 from shardlake.kinesis.reader import read_range
+from shardlake.kinesis.user_records import unpacker
 from shardlake.lake.home import Home
-from shardlake.lake.owner import refuse_other
-from shardlake.lake.parquet import checksum_of_file, read_footer
+from shardlake.lake.quarantine import QuarantineRows
 from shardlake.lake.rows import RowsChecksum, rows_of
 from shardlake.ledger import Contents
 from shardlake.names import FileKey
-from shardlake.plan import BatchPlan
+from shardlake.plan import Aggregates, BatchPlan
 from shardlake.ranges import SHARD_END, SequenceRange
 
-Kind = Literal["missing", "damaged", "differs", "gap", "stray", "lost", "unread"]
-"""`missing`, `damaged`: the file. `differs`: ledger, file and stream do not agree. `gap`: ranges of the ledger do not
-follow each other. `stray`: a file that no range accounts for. `lost`: neither the file nor the stream has the rows.
-`unread`: the stream did not answer."""
+
+@dataclass(frozen=True, slots=True)
+class StreamFound:
+    """What a range's records in the stream make: rows of data, and rows of quarantine, if any."""
+
+    rows: Rows
+    quarantine: Rows | None
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """Something wrong, and where: a path relative to the dataset."""
+class Compared:
+    """What was found out about a range.
 
-    kind: Kind
-    path: str
-    message: str
+    Attributes:
+        retained: the stream was compared too.
+        quarantined: a quarantine file belongs to it, or may do.
+    """
 
-    @property
-    def error(self) -> type[ShardlakeError]:
-        """What kind of error it is."""
-        return {"lost": DataLossError, "unread": IngestError}.get(self.kind, ConflictError)
-
-
-@dataclass(frozen=True, slots=True)
-class Rows:
-    """How many rows, and their checksum."""
-
-    count: int
-    checksum: str
-
-    def __str__(self) -> str:
-        return f"{self.count} rows with checksum {self.checksum}"
+    findings: list[Finding]
+    retained: bool
+    quarantined: bool
 
 
 class StoppedError(Exception):
@@ -64,18 +54,30 @@ class RangeAuditor:
     """Compares what ledger, file and stream say of ranges; from several threads, if need be.
 
     Args:
-        draft: the pipeline's next batch: whose dataset it is, and which stream.
+        draft: the pipeline's next batch: whose dataset it is, and which stream, with the hash keys of all shards.
         repaired: the ranges whose files were written again.
+        planned: how a batch unpacked aggregates; asked where a file does not tell.
         stop: ends a comparison under way.
     """
 
     def __init__(
-        self, draft: BatchPlan, home: Home, kinesis: Kinesis, repaired: Set[SequenceRange], stop: Event
+        self,
+        draft: BatchPlan,
+        home: Home,
+        kinesis: Kinesis,
+        repaired: Set[SequenceRange],
+        planned: Callable[[str], Aggregates | None],
+        stop: Event,
     ) -> None:
-        self._draft, self._home, self._kinesis, self._repaired, self._stop = draft, home, kinesis, repaired, stop
+        self._draft, self._home, self._kinesis, self._repaired = draft, home, kinesis, repaired
+        self._planned, self._stop = planned, stop
 
-    def compare(self, range_: SequenceRange, recorded: Contents) -> tuple[list[Finding], bool]:
+    def compare(self, range_: SequenceRange, batch_id: str, recorded: Contents) -> Compared:
         """What is wrong with a committed range, and whether the stream still retains it.
+
+        Args:
+            batch_id: the batch that planned it.
+            recorded: what the ledger says of its file.
 
         Raises:
             ConfigError: the stream may not be read.
@@ -83,26 +85,40 @@ class RangeAuditor:
         """
         key, in_ledger = FileKey.of(range_).path, Rows(recorded.rows, recorded.checksum)
         in_file = file_of(self._home, self._draft, range_, None if range_ in self._repaired else recorded.bytes)
-        in_stream = self._of_stream(range_, doubtful=isinstance(in_file, Finding))
-        if isinstance(in_stream, Finding):
-            return [in_stream, *([in_file] if isinstance(in_file, Finding) else [])], True
         if isinstance(in_file, Finding):
-            return [_without_file(in_file, in_ledger, in_stream)], in_stream is not None
-        said = _odd_one_out(in_ledger, in_file, in_stream)
-        return [Finding("differs", key, f"range {range_}: {said}")] if said else [], in_stream is not None
+            in_stream = self._of_stream(range_, self._planned(batch_id), doubtful=True)
+            if isinstance(in_stream, Finding):
+                return Compared([in_stream, in_file], True, True)
+            finding = _without_file(in_file, in_ledger, in_stream.rows if in_stream else None)
+            return Compared([finding], in_stream is not None, True)
+        in_stream = self._of_stream(range_, in_file.footer.aggregates, doubtful=False)
+        aside, quarantined = quarantine_of(self._home, range_, in_file.footer), in_file.footer.quarantined > 0
+        if isinstance(in_stream, Finding):
+            return Compared([in_stream, *([aside] if isinstance(aside, Finding) else [])], True, quarantined)
+        said = _odd_one_out(in_ledger, in_file.rows, in_stream.rows if in_stream else None)
+        findings = [Finding("differs", key, f"range {range_}: {said}")] if said else []
+        findings += _of_quarantine(range_, aside, in_stream)
+        return Compared(findings, in_stream is not None, quarantined)
 
-    def _of_stream(self, range_: SequenceRange, *, doubtful: bool) -> Rows | Finding | None:
+    def _of_stream(
+        self, range_: SequenceRange, mode: Aggregates | None, *, doubtful: bool
+    ) -> StreamFound | Finding | None:
         """The rows of a range as the stream has them; None where it does not retain them all.
 
         Args:
+            mode: how aggregates were unpacked.
             doubtful: the range may never have been in the stream; reading it would wait for its end to come.
         """
         key, checksum = FileKey.of(range_).path, RowsChecksum()
+        stream = self._draft.stream
+        aside = QuarantineRows(stream.name, lambda rows: None)
         try:
             if doubtful:
                 self._check_end(range_)
-            for page in self._unless_stopped(read_range(self._kinesis, range_, self._draft.stream.retention_ms)):
-                checksum.update(rows_of(page, self._draft.stream.name))
+            unpacking = unpacker(replace(self._draft, aggregates=mode), range_.shard_id, aside.add)
+            pages = self._unless_stopped(read_range(self._kinesis, range_, stream.retention_ms))
+            for records in unpacking.user_records(pages):
+                checksum.update(rows_of(records, stream.name))
         except DataLossError:
             if self._is_retained(range_):
                 return Finding(
@@ -115,7 +131,8 @@ class RangeAuditor:
             return Finding("differs", key, str(exc))
         except (IngestError, UnavailableError) as exc:
             return Finding("unread", key, f"range {range_} was not compared with the stream: {exc}")
-        return Rows(checksum.rows, checksum.hexdigest())
+        quarantine = aside.checksum()
+        return StreamFound(counted(checksum), counted(quarantine) if quarantine.rows else None)
 
     def _check_end(self, range_: SequenceRange) -> None:
         """Check that the record at the range's end is in the stream.
@@ -146,35 +163,16 @@ class RangeAuditor:
             yield page
 
 
-def file_of(home: Home, draft: BatchPlan, range_: SequenceRange, size_bytes: int | None) -> Rows | Finding:
-    """What the file of a committed range holds, recomputed from its rows; or what is wrong with the file.
-
-    Args:
-        draft: whose dataset it is, and which stream.
-        size_bytes: how large it has to be; None: a repair, perhaps by another code version, has written it again.
-    """
-    key = FileKey.of(range_).path
-    try:
-        footer = read_footer(home, key)
-        expected = {
-            "pipeline": draft.pipeline,
-            "stream_arn": draft.stream.arn,
-            "stream_created_at_ms": draft.stream.created_at_ms,
-            "shard_id": range_.shard_id,
-            "start": str(range_.start),
-            "through": str(range_.through),
-        }
-        found = {name: getattr(footer, name) for name in expected}
-        refuse_other(found, expected, f"the file {key} is of another range")
-        size = home.size(key)
-        if size_bytes not in (None, size):
-            raise ConflictError(f"the size of {key}", expected=f"{size_bytes} bytes", found=f"{size} bytes")
-        checksum = checksum_of_file(home, key)
-    except FileNotFoundError:
-        return Finding("missing", key, f"the file of range {range_} is not there")
-    except (ConflictError, OSError, ValueError, pa.ArrowException) as exc:
-        return Finding("damaged", key, str(exc))
-    return Rows(checksum.rows, checksum.hexdigest())
+def _of_quarantine(range_: SequenceRange, aside: Rows | Finding | None, in_stream: StreamFound | None) -> list[Finding]:
+    if isinstance(aside, Finding):
+        if in_stream is None:
+            message = f"{aside.message}; and the stream no longer retains its records"
+            return [Finding("lost", aside.path, message)]
+        return [Finding(aside.kind, aside.path, f"{aside.message}; the stream still has its records")]
+    if in_stream is None or in_stream.quarantine == aside:
+        return []
+    said = f"range {range_}: the quarantine has {aside or 'no rows'}, the stream's records make "
+    return [Finding("differs", FileKey.of(range_).quarantine, f"{said}{in_stream.quarantine or 'none'}")]
 
 
 def _without_file(finding: Finding, in_ledger: Rows, in_stream: Rows | None) -> Finding:

@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from threading import Event
 from typing import TypeVar
 
-from shardlake.audit import Finding, RangeAuditor
+from shardlake.audit import Compared, RangeAuditor
+from shardlake.audit_files import Finding
 from shardlake.batch import Steps
 from shardlake.lake.owner import check_owner
 from shardlake.ledger import Contents, LedgerRange
-from shardlake.names import DATA, OWNER, FileKey
-from shardlake.plan import Run
+from shardlake.names import DATA, OWNER, QUARANTINE, FileKey
+from shardlake.plan import Aggregates, BatchPlan, Run
+from shardlake.planning import hash_ranges
 from shardlake.ranges import SequenceRange
 
 SHARDS_AT_ONCE = 4
@@ -47,15 +50,18 @@ def audit(steps: Steps) -> Iterator[Audited]:
     """
     kinesis, draft = steps.kinesis(), steps.planner().draft(Run("audit", "audit"))
     owned = check_owner(steps.home, draft)
-    chains, folders = steps.ledger.chains(draft.pipeline, draft.namespace), steps.home.names(DATA)
+    chains = steps.ledger.chains(draft.pipeline, draft.namespace)
+    folders = [f"{place}/{name}" for place in (DATA, QUARANTINE) for name in steps.home.names(place)]
     if not owned and (chains or folders):
         yield _only(Finding("missing", OWNER, "the dataset does not say whose it is"))
     stop = Event()
-    auditor = RangeAuditor(draft, steps.home, kinesis, repaired_ranges(steps), stop)
-    of_shards = {folder for folder in folders if folder.startswith("shard_id=")}
+    draft = replace(draft, hash_ranges=hash_ranges(steps.ledger.shards(draft.pipeline).values()))
+    repaired, planned = repaired_ranges(steps), partial(planned_mode, steps)
+    auditor = RangeAuditor(draft, steps.home, kinesis, repaired, planned, stop)
+    of_shards = {folder for folder in folders if "/shard_id=" in folder}
     for other in sorted(set(folders) - of_shards):
-        yield _only(Finding("stray", f"{DATA}/{other}", f"{DATA}/{other} is not of this dataset"))
-    shard_ids = sorted({*chains, *(folder.removeprefix("shard_id=") for folder in of_shards)})
+        yield _only(Finding("stray", other, f"{other} is not of this dataset"))
+    shard_ids = sorted({*chains, *(folder.partition("/shard_id=")[2] for folder in of_shards)})
     yield from _side_by_side([_shard(steps, auditor, shard_id) for shard_id in shard_ids], stop)
 
 
@@ -68,33 +74,42 @@ def repaired_ranges(steps: Steps) -> set[SequenceRange]:
     }
 
 
+def planned_mode(steps: Steps, batch_id: str) -> Aggregates | None:
+    """How a batch unpacked aggregates; for a batch that was never pinned (it recorded a loss) as it is done now."""
+    text = steps.ledger.batch(batch_id)
+    return BatchPlan.from_text(text).aggregates if text else steps.pipeline.aggregates
+
+
 def _shard(steps: Steps, auditor: RangeAuditor, shard_id: str) -> Iterator[Audited]:
     """One shard: its ranges in order, then its files that belong to none.
 
     Files are listed before ranges are asked for: a file that is there by then belongs to a range that is planned.
     """
-    folder = f"{DATA}/shard_id={shard_id}"
-    unaccounted = set(steps.home.names(folder))
+    folders = [f"{place}/shard_id={shard_id}" for place in (DATA, QUARANTINE)]
+    unaccounted = {f"{folder}/{name}" for folder in folders for name in steps.home.names(folder)}
     before: SequenceRange | None = None
     for row in steps.ledger.ranges(steps.pipeline.name, steps.namespace, shard_id):
-        name = FileKey.of(row.range).path.removeprefix(f"{folder}/")
+        key, compared = FileKey.of(row.range), Compared([], False, row.state == "planned")
+        if row.contents:
+            compared = auditor.compare(row.range, row.batch_id, row.contents)
         if row.state != "lost":
-            unaccounted.discard(name)
-        yield _range(auditor, row, before)
+            unaccounted.discard(key.path)
+        if compared.quarantined:
+            unaccounted.discard(key.quarantine)
+        yield _range(compared, row, before)
         before = row.range
-    for name in sorted(unaccounted):
-        yield _only(Finding("stray", f"{folder}/{name}", f"no range of the ledger accounts for {folder}/{name}"))
+    for file in sorted(unaccounted):
+        yield _only(Finding("stray", file, f"no range of the ledger accounts for {file}"))
 
 
-def _range(auditor: RangeAuditor, row: LedgerRange, before: SequenceRange | None) -> Audited:
+def _range(compared: Compared, row: LedgerRange, before: SequenceRange | None) -> Audited:
     findings = []
     if before and before.through.key != row.range.start.key:
         message = f"range {row.range} does not start where the one before ends, {before.through}"
         findings.append(Finding("gap", FileKey.of(row.range).path, message))
     if row.contents is None:
         return Audited(None, False, tuple(findings), lost=row.state == "lost")
-    compared, retained = auditor.compare(row.range, row.contents)
-    return Audited(row.contents, retained, (*findings, *compared))
+    return Audited(row.contents, compared.retained, (*findings, *compared.findings))
 
 
 def _only(finding: Finding) -> Audited:

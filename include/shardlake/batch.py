@@ -19,7 +19,7 @@ from shardlake.backfill import Backfill, Request
 from shardlake.config import Pipeline
 from shardlake.engines import Engine, IngestJob
 from shardlake.errors import ConflictError, DataLossError, IngestError, ShardlakeError, most_severe
-from shardlake.ingesting import error_of_report
+from shardlake.ingesting import error_of_report, sums_of_report
 from shardlake.kinesis.client import Kinesis
 from shardlake.lake.home import open_home
 from shardlake.ledger import Contents, Ledger
@@ -114,7 +114,12 @@ class Steps:
             engine.run(job, log)
         except IngestError as exc:
             report = self.home.read(report_key)
+            if report:
+                log(sums_of_report(report))
             raise (report and error_of_report(report)) or exc from exc
+        report = self.home.read(report_key)
+        if report:
+            log(sums_of_report(report))
 
     def verify(self, batch_id: str) -> Mapping[SequenceRange, Contents | ShardlakeError]:
         """Find out from the store which ranges hold; what was reported does not count. Commit takes it from here.

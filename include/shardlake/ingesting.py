@@ -24,7 +24,16 @@ ATTEMPTS = 10
 
 @dataclass(frozen=True, slots=True)
 class RangeReport:
-    """What became of one range; `error` is the name of a class in `errors`, or None where it is published."""
+    """What became of one range.
+
+    Attributes:
+        rows: the user records in its file.
+        bytes: the file's size.
+        error: the name of a class in `errors`, or None where the range is published.
+        records: the raw records that it was made from; None: not counted, or not published.
+        quarantined: how many of them are in the quarantine instead.
+        dropped: how many of them are nowhere, as `aggregates: drop` wants it.
+    """
 
     shard_id: str
     range: str
@@ -32,6 +41,9 @@ class RangeReport:
     bytes: int | None
     error: str | None
     message: str | None
+    records: int | None = None
+    quarantined: int | None = None
+    dropped: int | None = None
 
 
 def load_plan(text: str, expected_digest: str) -> BatchPlan:
@@ -58,19 +70,32 @@ def ingest_range(plan: BatchPlan, range_: SequenceRange, session: boto3.Session 
     try:
         kinesis = Kinesis(stream.arn, stream.region, stream.endpoint_url, ATTEMPTS, session)
         sink = ParquetSink(open_home(plan.dataset, plan.storage, session))
-        contents = sink.write(
+        published = sink.write(
             plan, range_, lambda: read_range(kinesis, range_, stream.retention_ms, plan.read_fraction)
         )
     except ShardlakeError as exc:
         return RangeReport(range_.shard_id, str(range_), None, None, type(exc).__name__, str(exc))
     except Exception as exc:  # the other ranges go on; the type says that this one is a bug
         return RangeReport(range_.shard_id, str(range_), None, None, "IngestError", f"{type(exc).__name__}: {exc}")
-    return RangeReport(range_.shard_id, str(range_), contents.rows, contents.bytes, None, None)
+    contents, counts = published.contents, (published.records, published.quarantined, published.dropped)
+    return RangeReport(range_.shard_id, str(range_), contents.rows, contents.bytes, None, None, *counts)
 
 
 def report_to_text(reports: Sequence[RangeReport]) -> str:
     """The report of one submission, as JSON."""
     return json.dumps([asdict(report) for report in reports], indent=1)
+
+
+def sums_of_report(text: str) -> str:
+    """What the ranges of a report hold together, for a task's log. What was left out of the data is told always."""
+    every: list[dict[str, Any]] = json.loads(text)
+    reports = [report for report in every if not report["error"]]
+    names = ("records", "rows", "quarantined", "dropped")
+    records, rows, quarantined, dropped = (sum(report.get(name) or 0 for report in reports) for name in names)
+    return (
+        f"published {len(reports)} of {len(every)} ranges: {records} records of the stream,"
+        f" {rows} user records in data/; {quarantined} records in quarantine/, {dropped} dropped"
+    )
 
 
 def error_of_report(text: str) -> ShardlakeError | None:

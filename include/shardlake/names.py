@@ -1,6 +1,7 @@
 """Range to file name and back, and where everything lies below a dataset.
 
     <dataset>/data/shard_id=<shard>/<start>-<through>.parquet     what readers read; only published files, ever
+    <dataset>/quarantine/shard_id=<shard>/<start>-<through>.parquet   what of the range could not be read as it should
     <dataset>/_shardlake/owner.json                               whose dataset this is
     <dataset>/_shardlake/batches/<batch>/plan.json, report-*.json, verified.json
     <dataset>/_shardlake/lost/shard_id=<shard>/<start>-<through>.json
@@ -18,6 +19,7 @@ from dataclasses import dataclass
 from shardlake.ranges import DIGITS, SHARD_END, SequenceRange
 
 DATA = "data"
+QUARANTINE = "quarantine"
 CONTROL = "_shardlake"
 OWNER = f"{CONTROL}/owner.json"
 LIVE = "live"
@@ -58,6 +60,20 @@ class FileKey:
     def path(self) -> str:
         """`data/shard_id=<shard>/<start>-<through>.parquet`."""
         return f"{self.directory}/{self.start_key}-{self.through_key}.parquet"
+
+    @property
+    def quarantine_directory(self) -> str:
+        """`quarantine/shard_id=<shard>`.
+
+        Raises:
+            ValueError: the shard id could leave the dataset's folder.
+        """
+        return f"{QUARANTINE}/{_partition(self.shard_id)}"
+
+    @property
+    def quarantine(self) -> str:
+        """`quarantine/shard_id=<shard>/<start>-<through>.parquet`: where there is anything to quarantine."""
+        return f"{self.quarantine_directory}/{self.start_key}-{self.through_key}.parquet"
 
     @property
     def lost_marker(self) -> str:

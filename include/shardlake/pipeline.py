@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ByteSize, ConfigDict, Field, SecretStr, model_validator
 
-from shardlake.plan import Storage
+from shardlake.plan import Aggregates, Storage
 from shardlake.schedule import parse_duration, parse_schedule
 from shardlake.storage import REGION, S3, StorageKeys, endpoint, s3_dataset
 
@@ -149,6 +149,7 @@ class Pipeline(_Model):
         None, strict=True, gt=0, le=1, description="a number above 0 and up to 1, or null"
     )
     on_data_loss: Literal["fail", "skip"] = Field("fail", description="fail or skip")
+    aggregates: Aggregates = Field("keep", description="keep, drop or quarantine")
     engine: SparkEngine = Field(SparkEngine(), description="{kind: spark, master: <url>, conf: {…}}")
 
     @model_validator(mode="after")

@@ -10,13 +10,16 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, Literal, get_args
 
 from shardlake.errors import ConflictError
 from shardlake.ranges import SequenceNumber, SequenceRange, Start, parse_through
 
 LAYOUT = 1
 """Version of names, schema and row order in data files; a plan of another layout is refused."""
+
+Aggregates = Literal["keep", "drop", "quarantine"]
+"""What becomes of a KPL aggregate with a user record outside of its shard's hash keys."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,15 @@ class Storage:
 
 
 @dataclass(frozen=True, slots=True)
+class HashRange:
+    """A shard's hash keys, from the first to the last: decimal texts of 128-bit numbers. They never change."""
+
+    shard_id: str
+    starting: str
+    ending: str
+
+
+@dataclass(frozen=True, slots=True)
 class Run:
     """The run that a batch belongs to."""
 
@@ -71,6 +83,12 @@ class BatchPlan:
         read_fraction: the share of a shard's read limits that reading a range may take; None: it is not paced.
         losses: what `on_data_loss: fail` kept out of the batch; the run fails for it after the rest is committed.
         storage: how a dataset on S3 is reached; None for a folder.
+        aggregates: `keep`: all aggregates are unpacked; `drop`, `quarantine`: not those that have a user record outside
+            of the shard's hash keys. None: a plan from before aggregates were unpacked, records stay as they are.
+        hash_ranges: those of the shards of `ranges`.
+
+    Raises:
+        ValueError: `aggregates` is something else.
     """
 
     batch_id: str
@@ -87,6 +105,23 @@ class BatchPlan:
     losses: tuple[str, ...] = ()
     layout: int = LAYOUT
     storage: Storage | None = None
+    aggregates: Aggregates | None = None
+    hash_ranges: tuple[HashRange, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.aggregates not in (None, *get_args(Aggregates)):
+            raise ValueError(f"aggregates is one of {', '.join(get_args(Aggregates))}, found {self.aggregates!r}")
+
+    def hash_range(self, shard_id: str) -> HashRange:
+        """The hash keys of a shard.
+
+        Raises:
+            ConflictError: the plan does not say them.
+        """
+        found = [each for each in self.hash_ranges if each.shard_id == shard_id]
+        if not found:
+            raise ConflictError(f"the plan does not say the hash keys of {shard_id}", todo="Report this as a bug")
+        return found[0]
 
     @property
     def ranges(self) -> Iterator[SequenceRange]:
@@ -125,6 +160,7 @@ class BatchPlan:
                         "stream": Stream(**plan["stream"]),
                         "losses": tuple(plan["losses"]),
                         "storage": Storage(**plan["storage"]) if plan.get("storage") else None,
+                        "hash_ranges": tuple(HashRange(**each) for each in plan.get("hash_ranges", ())),
                         "groups": tuple(tuple(range_from_json(r) for r in group) for group in plan["groups"]),
                     }
                 )

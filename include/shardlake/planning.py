@@ -23,8 +23,9 @@ from shardlake.leftovers import clear_away
 from shardlake.look import Look, Looker, Survey
 from shardlake.losses import loss_of, rest_of, write_markers
 from shardlake.names import LIVE, batch_directory, batch_id, dataset_of
-from shardlake.plan import BatchPlan, Run
+from shardlake.plan import BatchPlan, HashRange, Run
 from shardlake.ranges import SequenceRange
+from shardlake.shards import Shard
 from shardlake.survey import Surveyor
 
 MAX_GROUPS = 1024
@@ -154,6 +155,7 @@ class Planner:
             behind=False,
             groups=(),
             read_fraction=self._read_fraction(),
+            aggregates=self._pipeline.aggregates,
         )
 
     def _read_fraction(self) -> float | None:
@@ -231,4 +233,10 @@ def _proposal(draft: BatchPlan, looks: list[Look]) -> tuple[BatchPlan, list[Sequ
     if errors and not ranges:
         raise most_severe(errors)
     behind = any(look.behind or look.error for look in looks)
-    return replace(draft, behind=behind, losses=tuple(map(str, losses))), ranges
+    shards = [look.shard for look in looks if look.range]
+    return replace(draft, behind=behind, losses=tuple(map(str, losses)), hash_ranges=hash_ranges(shards)), ranges
+
+
+def hash_ranges(shards: Iterable[Shard]) -> tuple[HashRange, ...]:
+    """The hash keys of shards, as plans have them."""
+    return tuple(HashRange(each.shard_id, each.starting_hash_key, each.ending_hash_key) for each in shards)

@@ -5,23 +5,29 @@ The ledger says what the file has to hold; nothing else is put in its place. The
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 
-from shardlake.audit import Finding, Rows, file_of
-from shardlake.auditing import repaired_ranges
+from shardlake.audit_files import Finding, Rows, file_of, quarantine_of
+from shardlake.auditing import planned_mode, repaired_ranges
 from shardlake.batch import Steps
 from shardlake.errors import ConflictError
 from shardlake.kinesis.reader import read_range
+from shardlake.lake.footer import Footer, read_footer
 from shardlake.lake.owner import require_owner
 from shardlake.lake.parquet import write_range
 from shardlake.ledger import JournalEntry, LedgerRange
 from shardlake.leftovers import clear_away
 from shardlake.names import FileKey, temporary_directory
 from shardlake.plan import BatchPlan, Run
+from shardlake.planning import hash_ranges
+from shardlake.ranges import SequenceRange
 
 
 def whose(steps: Steps) -> BatchPlan:
-    """Whose dataset it is, and which stream, checked.
+    """Whose dataset it is, and which stream, checked; with the hash keys of all shards.
 
     Raises:
         ConfigError, UnavailableError: the stream cannot be asked.
@@ -29,38 +35,44 @@ def whose(steps: Steps) -> BatchPlan:
     """
     draft = steps.planner().draft(Run("repair", "repair"))
     require_owner(steps.home, draft)
-    return draft
+    return replace(draft, hash_ranges=hash_ranges(steps.ledger.shards(draft.pipeline).values()))
 
 
 def broken(steps: Steps, draft: BatchPlan, shard_id: str | None) -> Iterator[tuple[LedgerRange, Finding | None]]:
-    """Every committed range, of one shard or of all, with what is wrong with its file; each file is read whole."""
+    """Every committed range, of one shard or of all, with what is wrong with its files; each file is read whole."""
     repaired = repaired_ranges(steps)
     for row in steps.ledger.ranges(steps.pipeline.name, steps.namespace, shard_id, "committed"):
         if row.contents:
             found = file_of(steps.home, draft, row.range, None if row.range in repaired else row.contents.bytes)
             recorded = Rows(row.contents.rows, row.contents.checksum)
-            if isinstance(found, Rows) and found != recorded:
+            if isinstance(found, Finding):
+                yield row, found
+            elif found.rows != recorded:
                 key = FileKey.of(row.range).path
-                found = Finding("damaged", key, f"{key} holds {found}, the ledger says {recorded}")
-            yield row, found if isinstance(found, Finding) else None
+                yield row, Finding("damaged", key, f"{key} holds {found.rows}, the ledger says {recorded}")
+            else:
+                aside = quarantine_of(steps.home, row.range, found.footer)
+                yield row, aside if isinstance(aside, Finding) else None
 
 
 def repair(steps: Steps, draft: BatchPlan, row: LedgerRange, entry: JournalEntry) -> None:
-    """Read a committed range again and put its file in place, if it holds what the ledger says.
+    """Read a committed range again and put its files in place, if the data's holds what the ledger says.
+
+    How aggregates were unpacked is said by what is left of its files, else by the batch that planned it.
 
     Args:
-        entry: goes into the journal before the file is there.
+        entry: goes into the journal before the files are there.
 
     Raises:
         DataLossError: the stream no longer retains the range; nothing was changed.
         ConflictError: it has other records than were committed; nothing was changed.
         UnavailableError: stream, ledger or dataset do not answer.
     """
-    range_ = row.range
-    pages = read_range(steps.kinesis(), range_, draft.stream.retention_ms, draft.read_fraction)
+    range_, key = row.range, FileKey.of(row.range)
+    directory = temporary_directory(row.batch_id)
     try:
-        with steps.home.temporary(temporary_directory(row.batch_id)) as temporary:
-            footer = write_range(temporary, draft, range_, pages)
+        with steps.home.temporary(directory) as data, steps.home.temporary(directory) as aside:
+            footer = _read_again(steps, draft, row, data, aside)
             if row.contents is None or footer.checksum != row.contents.checksum:
                 raise ConflictError(
                     f"range {range_} cannot be repaired: the stream has other records than were committed",
@@ -69,6 +81,37 @@ def repair(steps: Steps, draft: BatchPlan, row: LedgerRange, entry: JournalEntry
                     todo="Find out with `shardlake audit` which of them is right; nothing was changed",
                 )
             steps.ledger.record(entry)
-            steps.home.overwrite(temporary, FileKey.of(range_).path)
+            if footer.quarantined:
+                steps.home.overwrite(aside, key.quarantine)
+            steps.home.overwrite(data, key.path)
     finally:
         clear_away(steps.home, steps.ledger)
+
+
+def _read_again(steps: Steps, draft: BatchPlan, row: LedgerRange, data: Path, aside: Path) -> Footer:
+    """Read a range again, by the mode that its files have.
+
+    Where they do not tell, that may also be another mode than the one planned, for a range that a later batch finished.
+    """
+    told, planned = _mode_of_files(steps, row.range), planned_mode(steps, row.batch_id)
+    for mode in dict.fromkeys([told.aggregates] if told else [planned, steps.pipeline.aggregates]):
+        pages = read_range(steps.kinesis(), row.range, draft.stream.retention_ms, draft.read_fraction)
+        footer = write_range(data, aside, replace(draft, aggregates=mode), row.range, pages)
+        if row.contents and footer.checksum == row.contents.checksum:
+            break
+    return footer
+
+
+def _mode_of_files(steps: Steps, range_: SequenceRange) -> Footer | None:
+    """The footer of the data file, or else of the quarantine's, if one of them can be read and is this range's."""
+    key = FileKey.of(range_)
+    for file in (key.path, key.quarantine):
+        with steps.home.errors(), contextlib.suppress(ConflictError, FileNotFoundError):
+            footer = read_footer(steps.home, file)
+            if (footer.shard_id, footer.start, footer.through) == (
+                range_.shard_id,
+                str(range_.start),
+                str(range_.through),
+            ):
+                return footer
+    return None

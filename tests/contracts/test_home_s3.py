@@ -24,8 +24,8 @@ import pytest
 
 from demo.object_store import ACCESS_KEY_ID, BUCKET, SECRET_ACCESS_KEY
 from shardlake.errors import ConfigError, ShardlakeError, UnavailableError
+from shardlake.lake.footer import checksum_of_file, read_footer
 from shardlake.lake.home import open_home
-from shardlake.lake.parquet import checksum_of_file, read_footer
 from shardlake.lake.s3 import S3Home
 from shardlake.lake.s3_client import ATTEMPTS
 from shardlake.lake.s3_upload import CONFLICT_ATTEMPTS, MAX_PARTS, PART_BYTES, cuts

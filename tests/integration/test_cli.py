@@ -156,7 +156,9 @@ class TestRun:
         world.put(b"record")
         result = shardlake("run", "p", "--verbose")
         assert result.exit_code == 0
-        assert re.fullmatch(rf"{SHARD_0} AT \d+ through \d+: 1 rows\n", result.stderr)
+        assert re.fullmatch(
+            rf"{SHARD_0} AT \d+ through \d+: 1 rows\npublished 1 of 1 ranges: 1 records .*\n", result.stderr
+        )
         assert "through" not in result.stdout
 
     def test_fails_with_3_for_lost_records_and_commits_the_others(self, shardlake: CommandLine, world: World) -> None:

@@ -53,7 +53,7 @@ def pages(world: World, range_: SequenceRange) -> Callable[[], Iterator[Page]]:
 
 
 def write(world: World, plan: BatchPlan, range_: SequenceRange) -> Contents:
-    return ParquetSink(world.home).write(plan, range_, pages(world, range_))
+    return ParquetSink(world.home).write(plan, range_, pages(world, range_)).contents
 
 
 def longer(world: World, plan: BatchPlan, range_: SequenceRange) -> tuple[BatchPlan, SequenceRange]:
@@ -90,7 +90,7 @@ class TestWrite:
             quicker.append(write(world, plan, range_))
             yield from pages(world, range_)()
 
-        assert sink.write(plan, range_, slow) == quicker[0]
+        assert sink.write(plan, range_, slow).contents == quicker[0]
         assert len(world.files()) == 1
 
     def test_refuses_a_published_file_that_is_damaged_and_leaves_it(self, planned: Planned) -> None:
@@ -138,7 +138,7 @@ class TestWrite:
         }
         file = tmp_path / "file"
         for key, other in others.items():
-            write_range(file, other, range_, pages(world, range_)())
+            write_range(file, tmp_path / "aside", other, range_, pages(world, range_)())
             world.lake.write(FileKey.of(range_).path, file.read_bytes())
             with pytest.raises(ConflictError, match=rf"the file {FileKey.of(range_).path} is another's, {key}"):
                 write(world, plan, range_)
@@ -188,7 +188,7 @@ class TestAtOnce:
                 together.wait(10)
                 yield from pages(world, range_)()
 
-            return ParquetSink(world.home).write(plan, range_, read)
+            return ParquetSink(world.home).write(plan, range_, read).contents
 
         with ThreadPoolExecutor(4) as pool:
             found = list(pool.map(attempt, range(4)))
@@ -230,7 +230,7 @@ class TestAtOnce:
 
         def zombie() -> None:
             try:
-                reports.append(ParquetSink(world.home).write(plan, range_, slow))
+                reports.append(ParquetSink(world.home).write(plan, range_, slow).contents)
             except UnavailableError as exc:
                 reports.append(exc)
 
@@ -251,14 +251,14 @@ class TestAtOnce:
         world.assert_every_record_is_there_once()
 
     def test_a_zombie_of_other_code_adopts_its_successors_file(
-        self, planned: Planned, monkeypatch: pytest.MonkeyPatch
+        self, planned: Planned, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         world, plan, range_ = planned
         contents = write(world, plan, range_)
         before = world.files()
         monkeypatch.setattr(shardlake, "__version__", "0.0.1-old")
         with world.home.temporary("_shardlake/tmp/zombie") as temporary:
-            write_range(temporary, plan, range_, pages(world, range_)())
+            write_range(temporary, tmp_path / "aside", plan, range_, pages(world, range_)())
             assert not world.home.publish(temporary, FileKey.of(range_).path)
         assert write(world, plan, range_) == contents
         assert world.files() == before
@@ -347,6 +347,6 @@ def test_a_report_tells_what_became_of_a_range(planned: Planned) -> None:
     world, plan, range_ = planned
     contents = Contents(20, 0, "")
     report = ingest_range(plan, range_)
-    assert report == RangeReport(range_.shard_id, str(range_), contents.rows, report.bytes, None, None)
+    assert report == RangeReport(range_.shard_id, str(range_), contents.rows, report.bytes, None, None, 20, 0, 0)
     world.lake.write(FileKey.of(range_).path, b"")
     assert ingest_range(plan, range_).error == "ConflictError"

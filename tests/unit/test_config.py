@@ -88,6 +88,7 @@ class TestPipeline:
             max_range_bytes="1GiB",
             max_group_ranges=256,
             on_data_loss="fail",
+            aggregates="keep",
             engine=SparkEngine(kind="spark", master="local[2]", conf={}),
         )
 
@@ -103,12 +104,13 @@ class TestPipeline:
             max_range_bytes="512MiB",
             max_group_ranges=10,
             on_data_loss="skip",
+            aggregates="quarantine",
             engine={"kind": "spark", "master": "spark://host:7077", "conf": {"spark.executor.cores": 2}},
         )
         assert isinstance(pipeline.start, AtTimestamp)
         assert pipeline.start.at_ms == 1_769_817_600_000
         assert (pipeline.schedule, pipeline.max_window) == (timedelta(minutes=15), timedelta(hours=6))
-        assert pipeline.max_range_bytes == 512 * 2**20
+        assert (pipeline.max_range_bytes, pipeline.aggregates) == (512 * 2**20, "quarantine")
         assert pipeline.engine == SparkEngine(master="spark://host:7077", conf={"spark.executor.cores": "2"})
         assert pipeline.ledger_url == "postgresql+psycopg://me@host/ledger"
         assert pipeline.dag_id == "kinesis_ingest__p"
@@ -185,6 +187,8 @@ class TestPipeline:
             ("max_group_ranges", 2.5, "'2.5'"),
             ("max_group_ranges", 10**30, "'" + str(10**30) + "'"),
             ("on_data_loss", False, "'False'"),
+            ("aggregates", "Keep", "'Keep'"),
+            ("aggregates", False, "'False'"),
             ("engine", "spark", "'spark'"),
         ],
     )
@@ -201,7 +205,8 @@ class TestPipeline:
     def test_an_unknown_key(self, refusal: Callable[..., str]) -> None:
         assert refusal(shedule="15m") == (
             "<p>, key shedule: unknown; allowed: stream, region, endpoint_url, start, schedule, dataset, storage,"
-            " ledger, aws_conn_id, max_window, max_range_bytes, max_group_ranges, read_fraction, on_data_loss, engine"
+            " ledger, aws_conn_id, max_window, max_range_bytes, max_group_ranges, read_fraction, on_data_loss,"
+            " aggregates, engine"
         )
 
     def test_every_wrong_key_is_told_on_a_line_of_its_own(self, refusal: Callable[..., str]) -> None:

@@ -35,6 +35,11 @@ class TestFileKey:
         marker = FileKey.of(range_of(100, 200)).lost_marker
         assert marker == f"_shardlake/lost/shard_id=shardId-000000000000/{'0' * 53}100-{'0' * 53}200.json"
 
+    def test_the_quarantine_has_the_same_names_in_a_folder_of_its_own(self) -> None:
+        key = FileKey.of(range_of(100, 200))
+        assert key.quarantine == key.path.replace("data/", "quarantine/", 1)
+        assert key.quarantine.rpartition("/")[0] == key.quarantine_directory
+
     @given(shard_ids, numbers, st.integers(1, 10**30), st.booleans())
     def test_comes_back_from_the_file_name(self, shard_id: str, start: int, length: int, ends: bool) -> None:
         through = None if ends else min(start + length, 10**56 - 1)
@@ -49,7 +54,7 @@ class TestFileKey:
     @pytest.mark.parametrize("shard_id", ["", "../x", "a/b", "a\nb", "shardId-1\n", "é", "a" * 129, "a=b", "a b", "\0"])
     def test_a_shard_id_that_could_leave_the_folder_is_refused(self, shard_id: str) -> None:
         key = FileKey(shard_id, "0" * 56, "1" * 56)
-        for name in ("path", "directory", "lost_marker"):
+        for name in ("path", "directory", "lost_marker", "quarantine", "quarantine_directory"):
             with pytest.raises(ValueError, match="not a shard id: " + re.escape(repr(shard_id[:140]))):
                 getattr(key, name)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,9 +16,11 @@ from hypothesis import strategies as st
 import shardlake
 from shardlake.errors import ConflictError
 from shardlake.kinesis.page import Page
+from shardlake.kinesis.user_records import as_they_are
 from shardlake.lake import parquet
+from shardlake.lake.footer import Footer, checksum_of_file, read_footer
 from shardlake.lake.local import LocalHome
-from shardlake.lake.parquet import Footer, checksum_of_file, read_footer, row_groups, write_range
+from shardlake.lake.parquet import row_groups, write_range
 from shardlake.lake.rows import SCHEMA
 from shardlake.plan import BatchPlan, Run, Stream
 from shardlake.ranges import SHARD_END, SequenceNumber, SequenceRange, Start
@@ -47,7 +50,9 @@ def pages_of(data: list[bytes], sizes: list[int]) -> Iterator[Page]:
 
 
 def write(path: Path, data: list[bytes], sizes: list[int]) -> bytes:
-    write_range(path, plan_of(range_of(len(data))), range_of(len(data)), pages_of(data, sizes))
+    with tempfile.NamedTemporaryFile() as aside:
+        range_ = range_of(len(data))
+        write_range(path, Path(aside.name), plan_of(range_), range_, pages_of(data, sizes))
     return path.read_bytes()
 
 
@@ -81,7 +86,7 @@ class TestRowGroups:
             patch.setattr(parquet, "ROW_GROUP_ROWS", 8)
             patch.setattr(parquet, "ROW_GROUP_BYTES", 20)
             patch.setattr(parquet, "PIECE_ROWS", 3)
-            groups = list(row_groups(pages_of(data, sizes), "clicks"))
+            groups = list(row_groups(map(as_they_are, pages_of(data, sizes)), "clicks"))
         assert [[len(row) for row in group.column("data").to_pylist()] for group in groups] == by_hand(lengths)
         numbers = [number for group in groups for number in group.column("sequence_number").to_pylist()]
         assert numbers == [str(FIRST + row) for row in range(len(data))]
@@ -96,7 +101,7 @@ class TestRowGroups:
 
     def test_pages_without_records_do_not_matter(self) -> None:
         empty = Page([], [], [], [], "iterator", 1, 0)
-        (group,) = row_groups([empty, *pages_of([b"x"], [1]), empty], "clicks")
+        (group,) = row_groups(map(as_they_are, [empty, *pages_of([b"x"], [1]), empty]), "clicks")
         assert group.num_rows == 1
 
 
@@ -113,7 +118,9 @@ def by_hand(lengths: list[int]) -> list[list[int]]:
 class TestFooter:
     def test_says_what_the_file_holds(self, tmp_path: Path) -> None:
         range_ = range_of(3)
-        footer = write_range(tmp_path / "file", plan_of(range_), range_, pages_of([b"a", b"bb", b""], [2]))
+        footer = write_range(
+            tmp_path / "file", tmp_path / "aside", plan_of(range_), range_, pages_of([b"a", b"bb", b""], [2])
+        )
         assert footer == Footer(
             pipeline="p",
             stream_arn=STREAM.arn,
@@ -126,12 +133,33 @@ class TestFooter:
             checksum=checksum_of_file(LocalHome(str(tmp_path)), "file").hexdigest(),
             layout=1,
             version=shardlake.__version__,
+            records=3,
         )
         assert read_footer(LocalHome(str(tmp_path)), "file") == footer
 
+    def test_one_from_before_aggregates_were_unpacked_says_that_none_was(self, tmp_path: Path) -> None:
+        """Kills: the new keys required of every file."""
+        later = ("aggregates", "records", "quarantined", "dropped", "quarantine_checksum")
+        write(tmp_path / "new", [b"x"] * 3, [3])
+        stored = pq.read_metadata(tmp_path / "new").metadata
+        old = {key: value for key, value in stored.items() if key.decode().removeprefix("shardlake.") not in later}
+        pq.write_table(pq.read_table(tmp_path / "new").replace_schema_metadata(old), tmp_path / "old")
+        footer = read_footer(LocalHome(str(tmp_path)), "old")
+        found = [getattr(footer, name) for name in later]
+        assert (footer.rows, found) == (3, [None, None, 0, 0, None])
+
+    def test_one_with_only_some_of_the_later_keys_is_damage(self, tmp_path: Path) -> None:
+        """Kills: each missing key taken for its default, so that a quarantine is forgotten with its key."""
+        write(tmp_path / "new", [b"x"] * 3, [3])
+        stored = pq.read_metadata(tmp_path / "new").metadata
+        some = {key: value for key, value in stored.items() if key != b"shardlake.quarantined"}
+        pq.write_table(pq.read_table(tmp_path / "new").replace_schema_metadata(some), tmp_path / "some")
+        with pytest.raises(ConflictError, match="some is damaged"):
+            read_footer(LocalHome(str(tmp_path)), "some")
+
     def test_a_range_without_records_is_a_file_without_rows(self, tmp_path: Path) -> None:
         range_ = SequenceRange("shardId-0", Start("AT", SequenceNumber("7")), SHARD_END, None)
-        footer = write_range(tmp_path / "file", plan_of(range_), range_, [])
+        footer = write_range(tmp_path / "file", tmp_path / "aside", plan_of(range_), range_, [])
         assert (footer.rows, footer.through, footer.data_bytes) == (0, "SHARD_END", 0)
         assert read_footer(LocalHome(str(tmp_path)), "file") == footer
         assert pq.read_table(tmp_path / "file").schema.names == SCHEMA.names
@@ -156,7 +184,7 @@ class TestFooter:
 
         path = tmp_path / "file"
         with pytest.raises(RuntimeError, match="the stream broke"):
-            write_range(path, plan_of(range_of(3000)), range_of(3000), broken())
+            write_range(path, tmp_path / "aside", plan_of(range_of(3000)), range_of(3000), broken())
         with pytest.raises(pa.ArrowInvalid):
             pq.read_metadata(path)
         with pytest.raises(ConflictError, match="is damaged, or was not written by Shardlake"):

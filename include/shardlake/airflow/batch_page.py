@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
@@ -25,6 +25,10 @@ dl { display: grid; gap: .2rem 1rem; grid-template-columns: max-content 1fr }
 dd { margin: 0; overflow-wrap: anywhere }
 details { margin: .5rem 0 }
 """
+
+
+_RAW = ("records", "quarantined", "dropped")
+"""Fields of a job's report: the stream's raw records, and those of them that are not in data/."""
 
 
 def batch_page(run_id: str, files: Mapping[str, str]) -> str:
@@ -63,9 +67,10 @@ def _summary(plan: BatchPlan, files: Mapping[str, str]) -> str:
         (range_, *_state(reported.get(str(range_)), verified.get(json.dumps(range_to_json(range_)))))
         for range_ in plan.ranges
     ]
+    raw = {name: [reported.get(str(range_), {}).get(name) for range_ in plan.ranges] for name in _RAW}
     rows = [
-        _row(range_.shard_id, f"{range_.start}", f"{range_.through}", count, size, state)
-        for range_, state, count, size in found
+        _row((range_.shard_id, f"{range_.start}", f"{range_.through}"), (count, *counts, size), state)
+        for (range_, state, count, size), *counts in zip(found, *raw.values(), strict=True)
     ]
     planned_at = datetime.fromtimestamp(plan.planned_at_ms // 1000, UTC)
     facts = {
@@ -75,11 +80,18 @@ def _summary(plan: BatchPlan, files: Mapping[str, str]) -> str:
         "Planned": f"{planned_at:%Y-%m-%d %H:%M:%S} UTC, the service's time",
         "Content": f"{len(found)} ranges, {sum(count or 0 for *_, count, _ in found):,} rows,"
         f" {sum(size or 0 for *_, size in found):,} bytes",
+        "Records": "{:,} in the stream, {:,} in quarantine/, {:,} dropped".format(
+            *(sum(filter(None, counts)) for counts in raw.values())
+        ),
         "After it": "more records were there: the next run follows at once" if plan.behind else "nothing was left",
     }
     listed = "".join(f"<dt>{name}</dt><dd>{_text(value)}</dd>" for name, value in facts.items())
     losses = "".join(f"<p class=bad>Left out: {_text(loss)}</p>" for loss in plan.losses)
-    head = "<tr><th>Shard<th>From<th>Through<th class=number>Rows<th class=number>Bytes<th>State"
+    head = (
+        "<tr><th>Shard<th>From<th>Through<th class=number>Rows"
+        + "".join(f"<th class=number>{name.capitalize()}" for name in (*_RAW, "bytes"))
+        + "<th>State"
+    )
     hint = f"<p>What is committed is told by the ledger: <code>shardlake ranges {_text(plan.pipeline)}</code></p>"
     back = f"../../dags/{quote(plan.run.dag_id, safe='')}/runs/{quote(plan.run.run_id, safe='')}"
     return (
@@ -100,10 +112,10 @@ def _state(report: Any, verification: Any) -> tuple[str, int | None, int | None]
     return "planned", None, None
 
 
-def _row(shard_id: str, start: str, through: str, rows: int | None, size: int | None, state: str) -> str:
+def _row(range_: Sequence[str], counts: Sequence[int | None], state: str) -> str:
     good = state in ("planned", "published", "verified")
-    numbers = "".join(f"<td class=number>{'–' if each is None else f'{each:,}'}" for each in (rows, size))  # noqa: RUF001
-    places = "".join(f"<td><code>{_text(each)}</code>" for each in (shard_id, start, through))
+    numbers = "".join(f"<td class=number>{'–' if each is None else f'{each:,}'}" for each in counts)  # noqa: RUF001
+    places = "".join(f"<td><code>{_text(each)}</code>" for each in range_)
     return f"<tr>{places}{numbers}<td{'' if good else ' class=bad'}>{_text(state)}"
 
 

@@ -15,7 +15,7 @@ from shardlake.errors import ConflictError, DataLossError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from shardlake.audit import Finding
+    from shardlake.audit_files import Finding
     from shardlake.auditing import Audited
 
 

@@ -13,7 +13,7 @@ from shardlake.cli.setup import Setup, backfill_option, json_option, pass_setup,
 from shardlake.errors import ShardlakeError, most_severe
 
 if TYPE_CHECKING:
-    from shardlake.audit import Finding
+    from shardlake.audit_files import Finding
     from shardlake.batch import Steps
     from shardlake.ledger import LedgerRange
     from shardlake.plan import BatchPlan

@@ -13,7 +13,7 @@ from operator import sub
 
 import pyarrow as pa
 
-from shardlake.kinesis.page import Page
+from shardlake.kinesis.user_records import UserRecords
 
 SCHEMA = pa.schema(
     [
@@ -28,30 +28,35 @@ SCHEMA = pa.schema(
 )
 
 
-def rows_of(page: Page, stream: str) -> pa.RecordBatch:
-    """A page's records as rows. GetRecords tells no explicit hash key, and a plain record has sub-sequence number 0."""
-    count = len(page)
+def rows_of(records: UserRecords, stream: str) -> pa.RecordBatch:
+    """User records as rows. A record that is no aggregate's has sub-sequence number 0 and no explicit hash key."""
+    count, subs, hash_keys = len(records), records.sub_sequence_numbers, records.explicit_hash_keys
     columns = [
         pa.repeat(pa.scalar(stream), count),
-        pa.array(page.sequence_numbers, pa.string()),
-        pa.repeat(pa.scalar(0, pa.int32()), count),
-        pa.array(page.partition_keys, pa.string()),
-        pa.nulls(count, pa.string()),
-        pa.array([arrival_ms * 1000 for arrival_ms in page.arrivals_ms], pa.timestamp("us", "UTC")),
-        pa.array(page.data, pa.binary()),
+        pa.array(records.sequence_numbers, pa.string()),
+        pa.repeat(pa.scalar(0, pa.int32()), count) if subs is None else pa.array(subs, pa.int32()),
+        pa.array(records.partition_keys, pa.string()),
+        pa.nulls(count, pa.string()) if hash_keys is None else pa.array(hash_keys, pa.string()),
+        timestamps(records.arrivals_ms),
+        pa.array(records.data, pa.binary()),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
 
 
+def timestamps(arrivals_ms: list[int]) -> pa.Array:
+    """Times in milliseconds since the epoch as a column."""
+    return pa.array([arrival_ms * 1000 for arrival_ms in arrivals_ms], pa.timestamp("us", "UTC"))
+
+
 class RowsChecksum:
-    """SHA-256 over rows of `SCHEMA`, column by column: it does not depend on how the rows are cut into batches.
+    """SHA-256 over rows of a schema, column by column: it does not depend on how the rows are cut into batches.
 
     Per column one digest of the values' bytes and one of their lengths (-1 for null); over all of them and the number
     of rows the final one.
     """
 
-    def __init__(self) -> None:
-        self._columns = [(hashlib.sha256(), hashlib.sha256()) for _ in SCHEMA]
+    def __init__(self, schema: pa.Schema = SCHEMA) -> None:
+        self._columns = [(hashlib.sha256(), hashlib.sha256()) for _ in schema]
         self.rows = 0
 
     def update(self, rows: pa.RecordBatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
 from shardlake.errors import ShardlakeError
@@ -12,10 +13,26 @@ from shardlake.plan import BatchPlan
 from shardlake.ranges import SequenceRange
 
 
+@dataclass(frozen=True, slots=True)
+class Published:
+    """A range in the store.
+
+    Attributes:
+        records: the raw records that it was made from; None: they were not counted.
+        quarantined: how many of them are in the quarantine instead.
+        dropped: how many of them are nowhere.
+    """
+
+    contents: Contents
+    records: int | None
+    quarantined: int
+    dropped: int
+
+
 class Sink(Protocol):
     """What the steps ask of a sink; `sinks.parquet` is the one there is."""
 
-    def write(self, plan: BatchPlan, range_: SequenceRange, read: Callable[[], Iterable[Page]]) -> Contents:
+    def write(self, plan: BatchPlan, range_: SequenceRange, read: Callable[[], Iterable[Page]]) -> Published:
         """Publish a range, in a Spark task; what is published already is adopted and nothing is read."""
 
     def verify(

@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 
 from shardlake.errors import ConflictError, IngestError, ShardlakeError
 from shardlake.kinesis.page import Page
+from shardlake.lake.footer import Footer, read_footer
 from shardlake.lake.home import Home
 from shardlake.lake.owner import refuse_other, require_owner
-from shardlake.lake.parquet import read_footer, write_range
+from shardlake.lake.parquet import write_range
+from shardlake.lake.quarantine import check_quarantine, quarantine_footer
 from shardlake.ledger import Contents, Ledger
 from shardlake.leftovers import clear_away
 from shardlake.names import FileKey, parse_file_name, temporary_directory
 from shardlake.plan import BatchPlan
 from shardlake.ranges import SequenceRange
+from shardlake.sinks import Published
 
 
 class ParquetSink:
-    """Files below a dataset's `data/`. A published file never changes; a start has one file."""
+    """Files below a dataset's `data/`, and `quarantine/`. A published file never changes; a start has one of each."""
 
     def __init__(self, home: Home) -> None:
         self._home = home
 
-    def write(self, plan: BatchPlan, range_: SequenceRange, read: Callable[[], Iterable[Page]]) -> Contents:
+    def write(self, plan: BatchPlan, range_: SequenceRange, read: Callable[[], Iterable[Page]]) -> Published:
         """Read a range into a temporary file and publish it; or adopt the file that another attempt published.
 
         Raises:
@@ -31,10 +35,43 @@ class ParquetSink:
         """
         require_owner(self._home, plan)
         if not self._is_published(range_):
-            with self._home.temporary(temporary_directory(plan.batch_id)) as temporary:
-                write_range(temporary, plan, range_, read())
-                self._home.publish(temporary, FileKey.of(range_).path)
-        return self._published(plan, range_)
+            self._publish(plan, range_, read)
+        contents, footer = self._published(plan, range_)
+        return Published(contents, footer.records, footer.quarantined, footer.dropped)
+
+    def _publish(self, plan: BatchPlan, range_: SequenceRange, read: Callable[[], Iterable[Page]]) -> None:
+        """Read a range and publish it: its quarantine before its data, whose footer asks for it.
+
+        Where an attempt left a quarantine behind, its mode goes on, also if the configuration says another by now: the
+        two files have to be of one mode. An attempt of another mode may still be at work then, and come second.
+        """
+        key, directory = FileKey.of(range_), temporary_directory(plan.batch_id)
+        with self._home.errors():
+            left = quarantine_footer(self._home, key)
+        plan = replace(plan, aggregates=left.aggregates) if left else plan
+        with self._home.temporary(directory) as data, self._home.temporary(directory) as aside:
+            footer = write_range(data, aside, plan, range_, read())
+            mine = footer.quarantined > 0 and self._home.publish(aside, key.quarantine)
+            if footer.quarantined and not mine:
+                self._check_left(plan, key, footer)
+            if not self._home.publish(data, key.path) and mine:
+                with self._home.errors():
+                    published = read_footer(self._home, key.path)
+                if not published.quarantined:
+                    self._home.remove(key.quarantine)
+
+    def _check_left(self, plan: BatchPlan, key: FileKey, footer: Footer) -> None:
+        """Check that the quarantine that is there would have been ours.
+
+        Raises:
+            IngestError: it is of another mode, and came just now.
+            ConflictError: it is another one.
+        """
+        with self._home.errors():
+            left = quarantine_footer(self._home, key)
+            if left and left.aggregates != plan.aggregates:
+                raise IngestError(f"another attempt has begun to publish {key.path}", todo="Run the ingest step again")
+            check_quarantine(self._home, key, footer)
 
     def verify(
         self, plan: BatchPlan, ranges: Iterable[SequenceRange]
@@ -46,7 +83,7 @@ class ParquetSink:
             try:
                 if not self._is_published(range_):
                     raise IngestError(f"the file of range {range_} is not there", todo="Run the ingest step again")
-                found[range_] = self._published(plan, range_)
+                found[range_] = self._published(plan, range_)[0]
             except ShardlakeError as exc:
                 found[range_] = exc
         return found
@@ -80,11 +117,11 @@ class ParquetSink:
             )
         return key in files
 
-    def _published(self, plan: BatchPlan, range_: SequenceRange) -> Contents:
-        """The contents of the range's file, from its footer.
+    def _published(self, plan: BatchPlan, range_: SequenceRange) -> tuple[Contents, Footer]:
+        """The contents of the range's file, from its footer; and that.
 
         Raises:
-            ConflictError: it is damaged, or holds something else.
+            ConflictError: it is damaged, or holds something else, or its quarantine is not there as it says.
         """
         key = FileKey.of(range_)
         self._home.sync(key.directory)
@@ -100,7 +137,11 @@ class ParquetSink:
             "layout": plan.layout,
         }
         refuse_other({name: getattr(footer, name) for name in expected}, expected, f"the file {key.path} is another's")
-        return Contents(rows=footer.rows, bytes=self._home.size(key.path), checksum=footer.checksum)
+        if footer.quarantined:
+            with self._home.errors():
+                check_quarantine(self._home, key, footer)
+            self._home.sync(key.quarantine_directory)
+        return Contents(rows=footer.rows, bytes=self._home.size(key.path), checksum=footer.checksum), footer
 
 
 def _overlap(one: FileKey, other: FileKey) -> bool:
