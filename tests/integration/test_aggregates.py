@@ -177,6 +177,7 @@ def clean_run(world: World, effects: Effects, last: int | None) -> None:
         world.run("run-1")
 
 
+@pytest.mark.slow
 @EVERYWHERE
 @pytest.mark.parametrize("then", ["quarantine", "keep"])
 @pytest.mark.parametrize("run", ["run-1", "run-2"])
