@@ -45,9 +45,9 @@ def files_of(steps: Steps, range_: SequenceRange) -> list[str]:
 
 
 def abandon(steps: Steps, range_: SequenceRange, entry: JournalEntry) -> None:
-    """Remove the files of an open range, then give it up.
+    """Remove the files of an open range, and give it up, while nobody can commit it.
 
-    In this order, since a range that is still open is read again, while a file without a range is in the way of the
+    The files first, since a range that is still open is read again, while a file without a range is in the way of the
     next one. No run of the pipeline should be at work: what it publishes afterwards is found by the next run's verify
     as a conflict, and not committed.
 
@@ -55,6 +55,9 @@ def abandon(steps: Steps, range_: SequenceRange, entry: JournalEntry) -> None:
         ConflictError: the range is not open any more, or the dataset is another's.
     """
     require_owner(steps.home, steps.planner().draft(Run("abandon", "abandon")))
-    for key in files_of(steps, range_):
-        steps.home.remove(key)
-    steps.ledger.abandon(entry)
+
+    def remove_files() -> None:
+        for key in files_of(steps, range_):
+            steps.home.remove(key)
+
+    steps.ledger.abandon(entry, remove_files)

@@ -223,7 +223,7 @@ class TestOneTransaction:
             connection.exec_driver_sql("CREATE UNIQUE INDEX one_entry ON shardlake_journal (who)")
         ledger.record(abandoned(range_))
         with pytest.raises(shardlake.errors.ConflictError, match=r"refused a change: .*(?i:unique)"):
-            ledger.abandon(abandoned(range_))
+            ledger.abandon(abandoned(range_), lambda: None)
         assert ledger.chains("p", "live")["s0"].open_range == range_
         assert len(ledger.journal("p")) == 1
 
@@ -292,9 +292,9 @@ class TestStateUnknown:
         range_ = range_of("s0", 0, 2)
         ledger.pin(draft("r1"), [range_], 1)
         with whenever("commit", lose_the_reply), pytest.raises(UnavailableError, match="Run the same step again"):
-            ledger.abandon(abandoned(range_))
+            ledger.abandon(abandoned(range_), lambda: None)
         with pytest.raises(shardlake.errors.ConflictError, match="found no open range"):
-            ledger.abandon(abandoned(range_))
+            ledger.abandon(abandoned(range_), lambda: None)
         assert ledger.journal("p") == [abandoned(range_)]
 
 

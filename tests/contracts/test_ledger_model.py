@@ -117,7 +117,7 @@ class TwoLedgers(RuleBasedStateMachine):
         range_ = chain.open_range if chain and is_open else self.next_range(namespace, shard_id, length, not is_open)
         if range_:
             entry = JournalEntry(at_ms, "ada", "abandon", "p", namespace, range_, "a reason")
-            self.both(lambda ledger: ledger.abandon(entry))
+            self.both(lambda ledger: ledger.abandon(entry, lambda: None))
 
     @rule(namespace=namespaces, shard_id=shard_ids, at_ms=numbers, start=starts)
     def mark_caught_up(self, namespace: str, shard_id: str, at_ms: int, start: Start) -> None:

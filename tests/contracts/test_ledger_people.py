@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
-from threading import Barrier
+from threading import Barrier, Event, Thread
 from typing import TypeVar
 
 import pytest
 
-from shardlake.errors import ConflictError
+from shardlake.errors import ConflictError, UnavailableError
 from shardlake.ledger import Chain, Contents, JournalEntry, Ledger
 from shardlake.names import LIVE
 from shardlake.plan import BatchPlan, Run, Stream
@@ -41,6 +41,10 @@ def pin(ledger: Ledger, run: str, *ranges: SequenceRange, namespace: str = LIVE)
 def entry(range_: SequenceRange, **other: object) -> JournalEntry:
     """The entry of an abandoned range, but for `other`."""
     return replace(JournalEntry(1000, "ada", "abandon", "p", LIVE, range_, "its plan was wrong"), **other)  # type: ignore[arg-type]
+
+
+def files_are_kept() -> None:
+    raise AssertionError("files of a range that is not open would be removed")
 
 
 def at_once(calls: Sequence[Callable[[], T]]) -> list[T]:
@@ -114,7 +118,7 @@ class TestBackfills:
 class TestAbandon:
     def test_an_abandoned_range_is_planned_anew_from_the_same_position(self, opened: Ledger) -> None:
         pin(opened, "r1", range_of(A, 10, 20), range_of(B, 10, 20))
-        opened.abandon(entry(range_of(A, 10, 20)))
+        opened.abandon(entry(range_of(A, 10, 20)), lambda: None)
         assert opened.chains("p", LIVE) == {
             A: Chain(A, after(10), None, None),
             B: Chain(B, after(10), range_of(B, 10, 20), None),
@@ -128,7 +132,7 @@ class TestAbandon:
     def test_the_ranges_before_stay(self, opened: Ledger) -> None:
         opened.commit(pin(opened, "r1", range_of(A, 10, 20)), {range_of(A, 10, 20): HELD})
         pin(opened, "r2", range_of(A, 20, 30))
-        opened.abandon(entry(range_of(A, 20, 30)))
+        opened.abandon(entry(range_of(A, 20, 30)), lambda: None)
         assert opened.chains("p", LIVE)[A] == Chain(A, after(20), None, None)
         assert [row.state for row in opened.ranges("p", LIVE)] == ["committed"]
 
@@ -136,7 +140,7 @@ class TestAbandon:
         opened.open_backfill("p", "may", "{}", {A: after(10)})
         pin(opened, "r1", range_of(A, 10, 20))
         pin(opened, "r2", range_of(A, 10, 20), namespace="may")
-        opened.abandon(entry(range_of(A, 10, 20), namespace="may"))
+        opened.abandon(entry(range_of(A, 10, 20), namespace="may"), lambda: None)
         assert opened.chains("p", "may")[A].open_range is None
         assert opened.chains("p", LIVE)[A].open_range == range_of(A, 10, 20)
 
@@ -158,7 +162,7 @@ class TestAbandon:
         pin(opened, "r1", range_of(A, 10, 20))
         wrong = entry(range_of(A, 10, 20), **other)
         with pytest.raises(ConflictError) as caught:
-            opened.abandon(wrong)
+            opened.abandon(wrong, files_are_kept)
         assert str(caught.value) == (
             f"{wrong.range} cannot be abandoned: expected it to be the open range of its shard, found {found}"
             "Likely cause: another run committed or gave up the range meanwhile, or it was abandoned before"
@@ -175,13 +179,13 @@ class TestAbandon:
         else:
             opened.declare_lost("p", LIVE, "b", range_, None)
         with pytest.raises(ConflictError, match=r"cannot be abandoned: .*, found no open range, the shard at A"):
-            opened.abandon(entry(range_))
+            opened.abandon(entry(range_), files_are_kept)
         assert [row.state for row in opened.ranges("p", LIVE)] == [state]
         assert opened.journal("p") == []
 
     def test_a_commit_of_an_abandoned_range_is_a_conflict(self, opened: Ledger) -> None:
         plan = pin(opened, "r1", range_of(A, 10, 20))
-        opened.abandon(entry(range_of(A, 10, 20)))
+        opened.abandon(entry(range_of(A, 10, 20)), lambda: None)
         (message,) = opened.commit(plan, {range_of(A, 10, 20): HELD})
         assert "found the shard at AFTER 10. Likely cause: the range was abandoned" in message
         pin(opened, "r2", range_of(A, 10, 30))
@@ -192,8 +196,43 @@ class TestAbandon:
     def test_an_entry_of_something_else_is_refused(self, opened: Ledger) -> None:
         pin(opened, "r1", range_of(A, 10, 20))
         with pytest.raises(ValueError, match="the journal would tell of a repair where a range is abandoned"):
-            opened.abandon(entry(range_of(A, 10, 20), action="repair"))
+            opened.abandon(entry(range_of(A, 10, 20), action="repair"), files_are_kept)
         assert opened.chains("p", LIVE)[A].open_range == range_of(A, 10, 20)
+
+    def test_files_are_removed_while_the_range_is_open_and_an_error_keeps_it_open(self, opened: Ledger) -> None:
+        range_ = range_of(A, 10, 20)
+        pin(opened, "r1", range_)
+
+        def fail() -> None:
+            raise UnavailableError("no disk")
+
+        with pytest.raises(UnavailableError, match="no disk"):
+            opened.abandon(entry(range_), fail)
+        assert opened.chains("p", LIVE)[A].open_range == range_
+        assert opened.journal("p") == []
+        opened.abandon(entry(range_), lambda: None)
+        assert opened.chains("p", LIVE)[A].open_range is None
+
+    def test_nobody_commits_the_range_while_its_files_are_removed(self, opened: Ledger) -> None:
+        """Kills: removing the files before or after the transaction."""
+        range_ = range_of(A, 10, 20)
+        plan, removing, outcomes = pin(opened, "r1", range_), Event(), list[list[str]]()
+
+        def commit() -> None:
+            removing.wait(10)
+            outcomes.append(opened.commit(plan, {range_: HELD}))
+
+        def remove_files() -> None:
+            removing.set()
+            time.sleep(0.3)  # as much as a commit would need
+            assert outcomes == []
+
+        committing = Thread(target=commit)
+        committing.start()
+        opened.abandon(entry(range_), remove_files)
+        committing.join(30)
+        ((message,),) = outcomes
+        assert "Likely cause: the range was abandoned" in message
 
     def test_commit_and_abandon_exclude_each_other(self, opened: Ledger) -> None:
         range_ = range_of(A, 10, 20)
@@ -201,7 +240,7 @@ class TestAbandon:
 
         def abandon() -> list[str]:
             try:
-                opened.abandon(entry(range_))
+                opened.abandon(entry(range_), lambda: None)
             except ConflictError as conflict:
                 return [str(conflict)]
             return []

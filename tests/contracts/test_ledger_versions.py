@@ -103,7 +103,7 @@ class TestUpgrade:
         ledger = open_ledger(url_1)
         assert (ledger.backfills("p"), ledger.journal("p")) == ({}, [])
         assert ledger.open_backfill("p", "may", "{}", {"s0": COMMITTED.start}) == "{}"
-        ledger.abandon(entry(OPEN))
+        ledger.abandon(entry(OPEN), lambda: None)
         again = open_ledger(url_1)
         assert again.backfills("p") == {"may": "{}"}
         assert again.journal("p") == [entry(OPEN)]
@@ -167,7 +167,7 @@ class TestLooking:
     def test_a_look_at_version_2_sees_all_of_it(self, url_1: str) -> None:
         ledger = open_ledger(url_1)
         ledger.open_backfill("p", "may", "{}", {})
-        ledger.abandon(entry(OPEN))
+        ledger.abandon(entry(OPEN), lambda: None)
         look = ledger_to_look_at(url_1)
         assert (look.backfill("p", "may"), look.backfills("p")) == ("{}", {"may": "{}"})
         assert look.journal("p") == [entry(OPEN)]

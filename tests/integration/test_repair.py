@@ -208,6 +208,35 @@ class TestAbandon:
         assert "Give up this range and 1 file?" in result.stderr
         assert (world.files(), rows(world)) == before
 
+    @pytest.mark.parametrize("when", ["the question is asked", "the files are looked up"])
+    def test_a_range_that_is_committed_meanwhile_keeps_its_file(
+        self,
+        world: World,
+        shardlake: CommandLine,
+        open_run: tuple[Steps, str],
+        monkeypatch: pytest.MonkeyPatch,
+        when: str,
+    ) -> None:
+        """Kills: removing files before the ledger has said, under its lock, that the range is open."""
+        steps, batch = open_run
+        before = world.files()
+        place = (
+            "shardlake.cli.abandon.confirmed" if when == "the question is asked" else "shardlake.abandon.require_owner"
+        )
+
+        def commit(*_: object) -> str:
+            steps.verify(batch)
+            steps.commit(batch)
+            return "why"
+
+        monkeypatch.setattr(place, commit)
+        result = shardlake("abandon", "p", "--shard", "shardId-000000000000", *WHY)
+        assert result.exit_code == 4
+        assert "cannot be abandoned" in result.stderr
+        assert world.files() == before
+        assert [row.state for row in rows(world)] == ["committed"] * 3
+        assert ledger(world).journal("p") == []
+
     @pytest.mark.parametrize(
         ("shard", "said"),
         [("shardId-000000000000", "has no open range"), ("shardId-9", "the ledger knows no shard"), ("..", "no shard")],
@@ -220,13 +249,11 @@ class TestAbandon:
     def test_interrupted_between_file_and_ledger_the_range_is_read_again(
         self, world: World, shardlake: CommandLine, open_run: tuple[Steps, str], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        from shardlake.ledger.sql import SqlLedger
-
         def killed(*_: object) -> None:
             raise KeyboardInterrupt
 
         with monkeypatch.context() as patch:
-            patch.setattr(SqlLedger, "abandon", killed)
+            patch.setattr("shardlake.ledger.journal.append", killed)
             assert shardlake("abandon", "p", "--shard", "shardId-000000000000", *WHY).exit_code == 130
         assert len(files(world)) == 2
         assert shardlake("run", "p", "--until-caught-up").exit_code == 0

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -220,9 +220,10 @@ class Ledger(ABC):
         """
 
     @abstractmethod
-    def abandon(self, entry: JournalEntry) -> None:
+    def abandon(self, entry: JournalEntry, remove_files: Callable[[], None]) -> None:
         """Take the open range of `entry` out of its chain, and append the entry to the journal.
 
+        `remove_files` is called in between, while nobody can commit the range; what it raises leaves the range open.
         The position stays: the next batch plans anew from there. Called again after a lost answer, this is a conflict
         if it was done: the journal has the entry.
 

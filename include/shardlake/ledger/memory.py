@@ -3,7 +3,7 @@
 import threading
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from shardlake.ledger import Chain, Contents, Identity, JournalEntry, Ledger, LedgerRange, State
@@ -159,10 +159,11 @@ class MemoryLedger(Ledger):
             if rest:
                 self._append(pipeline, namespace, LedgerRange(rest, "planned", batch_id, None, None))
 
-    def abandon(self, entry: JournalEntry) -> None:
+    def abandon(self, entry: JournalEntry, remove_files: Callable[[], None]) -> None:
         with self._lock:
             stored = self._chains.get((entry.pipeline, entry.namespace), {}).get(entry.range.shard_id)
             check_abandon(stored.stand(entry.range.shard_id) if stored else None, entry)
+            remove_files()
             if stored:
                 del stored.rows[entry.range.start.key]
             self.record(entry)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 
 import sqlalchemy as sa
@@ -212,11 +212,12 @@ class SqlLedger(Ledger):
                 rows.append(LedgerRange(rest, "planned", batch_id, None, None))
             statements.insert_ranges(connection, pipeline, namespace, rows)
 
-    def abandon(self, entry: JournalEntry) -> None:
+    def abandon(self, entry: JournalEntry, remove_files: Callable[[], None]) -> None:
         scope = (entry.pipeline, entry.namespace)
         with self._database.writing(entry.pipeline) as connection:
             chain = statements.chains(connection, *scope, entry.range.shard_id).get(entry.range.shard_id)
             check_abandon(chain, entry)
+            remove_files()
             statements.delete_range(connection, *scope, entry.range)
             journal.append(connection, entry)
 
