@@ -15,7 +15,7 @@ import argparse
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import astuple, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -29,11 +29,11 @@ from shardlake.plan import BatchPlan
 
 _NONE: Mapping[str, str] = {}
 
-REPORT_DDL = (
-    "shard_id string, range string, rows bigint, bytes bigint, error string, message string,"
-    " records bigint, quarantined bigint, dropped bigint"
-)
-"""Grain: one row a range; the fields of `RangeReport`."""
+REPORT = {
+    **dict.fromkeys(("shard_id", "range", "error", "message"), ("string", pa.string())),
+    **dict.fromkeys(("rows", "bytes", "records", "quarantined", "dropped"), ("bigint", pa.int64())),
+}
+"""The types of the fields of `RangeReport`, Spark's and Arrow's. Grain: one row a range."""
 
 
 def ingest(
@@ -47,21 +47,23 @@ def ingest(
     plan = load_plan(plan_text, plan_digest)
     all_ranges = list(plan.ranges)
     # Only this job's: Spark writes code of more than 1 MiB to a file (`PythonUtils.getBroadcastThreshold`).
-    own = replace(plan, groups=(tuple(all_ranges[row] for row in ranges),)).to_text()
+    group = tuple(all_ranges[row] for row in ranges)
+    shards = {range_.shard_id for range_ in group}
+    keys = tuple(each for each in plan.hash_ranges if each.shard_id in shards)
+    own = replace(plan, groups=(group,), hash_ranges=keys, losses=()).to_text()
+
+    schema = pa.schema([(name, arrow) for name, (_, arrow) in REPORT.items()])
+    ddl = ", ".join(f"{name} {spark_type}" for name, (spark_type, _) in REPORT.items())
 
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         plan, session = BatchPlan.from_text(own), session_of(credentials)
         (own_ranges,) = plan.groups
         for batch in batches:
-            reports = [astuple(ingest_range(plan, own_ranges[row], session)) for row in batch.column(0).to_pylist()]
-            columns = [list(column) for column in zip(*reports, strict=True)]
-            texts, counts = [pa.string()] * 2, [pa.int64()] * 2
-            types = [*texts, *counts, *texts, *counts, pa.int64()]
-            arrays = [pa.array(column, type_) for column, type_ in zip(columns, types, strict=True)]
-            yield pa.RecordBatch.from_arrays(arrays, names=list(RangeReport.__slots__))
+            reports = [asdict(ingest_range(plan, own_ranges[row], session)) for row in batch.column(0).to_pylist()]
+            yield pa.RecordBatch.from_pylist(reports, schema)
 
     tasks = spark.range(0, len(ranges), 1, len(ranges))
-    return [RangeReport(**row.asDict()) for row in tasks.mapInArrow(work, REPORT_DDL).collect()]
+    return [RangeReport(**row.asDict()) for row in tasks.mapInArrow(work, ddl).collect()]
 
 
 def main(argv: list[str]) -> int:

@@ -16,16 +16,15 @@ AWS = {"AWS_ACCESS_KEY_ID": ACCESS_KEY_ID, "AWS_SECRET_ACCESS_KEY": SECRET_ACCES
 """What the machines of the cluster find in their environment, as they would have a role."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class DataCentre(Setting):
     """A setting whose dataset is on an object store."""
 
-    store: ObjectStore | None = None
-    copy: Path = Path()
+    store: ObjectStore
+    copy: Path
 
     def objects(self, below: str = "") -> dict[str, tuple[str, str]]:
         """The data files of the dataset, or of a part of it: ETag and time of writing by key."""
-        assert self.store  # noqa: S101
         pages = (
             self.store.client()
             .get_paginator("list_objects_v2")
@@ -39,7 +38,6 @@ class DataCentre(Setting):
 
     def dataset(self, below: str = "") -> Path:
         """A copy of the files, made now."""
-        assert self.store  # noqa: S101
         client = self.store.client()
         for key in self.objects(below):
             file = self.copy / key

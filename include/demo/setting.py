@@ -13,7 +13,7 @@ from demo.folder import DemoFolder
 JAVA_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Setting:
     """What a demo's pipeline is configured with.
 
@@ -34,7 +34,7 @@ def on_this_machine(folder: DemoFolder) -> Setting:
     """Files in the demo's folder, a SQLite ledger, Spark in one process."""
     conf = {"spark.driver.memory": "512m", "spark.driver.extraJavaOptions": JAVA_OPTIONS}
     return Setting(
-        {
+        entry={
             "dataset": str(folder.dataset),
             "ledger": f"sqlite:///{folder.ledger}",
             "engine": {"kind": "spark", "master": "local[2]", "conf": conf},

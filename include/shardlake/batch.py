@@ -69,7 +69,9 @@ class Steps:
     def kinesis(self) -> Kinesis:
         """A client of the pipeline's stream."""
         pipeline = self.pipeline
-        return Kinesis(pipeline.stream, pipeline.region, pipeline.endpoint_url, session=self._session)
+        return Kinesis(
+            pipeline.stream, pipeline.region, pipeline.endpoint_url, session=self._session, role=pipeline.role
+        )
 
     def planner(self) -> Planner:
         """The planner of the namespace's batches."""
@@ -110,16 +112,16 @@ class Steps:
             report_key=report_key,
             credentials=credentials_of(self._session),
         )
+        failure: IngestError | None = None
         try:
             engine.run(job, log)
         except IngestError as exc:
-            report = self.home.read(report_key)
-            if report:
-                log(sums_of_report(report))
-            raise (report and error_of_report(report)) or exc from exc
+            failure = exc
         report = self.home.read(report_key)
         if report:
             log(sums_of_report(report))
+        if failure:
+            raise (report and error_of_report(report)) or failure from failure
 
     def verify(self, batch_id: str) -> Mapping[SequenceRange, Contents | ShardlakeError]:
         """Find out from the store which ranges hold; what was reported does not count. Commit takes it from here.

@@ -16,10 +16,12 @@ from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import psutil
 import pyarrow.parquet as pq
 import pytest
+from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
 from shardlake.batch import Steps
@@ -31,7 +33,7 @@ from shardlake.ingesting import RangeReport, error_of_report
 from shardlake.kinesis.newest import newest_record
 from shardlake.ledger.memory import MemoryLedger
 from shardlake.names import FileKey
-from shardlake.plan import BatchPlan, Run, digest
+from shardlake.plan import BatchPlan, HashRange, Run, digest
 
 pytestmark = pytest.mark.slow
 
@@ -167,6 +169,23 @@ def test_a_driver_for_this_machine_alone_listens_nowhere_else(master: str, on_th
     assert ("spark.driver.host=127.0.0.1" in arguments) == on_this_machine
 
 
+def test_a_tasks_code_has_only_what_its_job_needs(steps: Callable[..., Steps]) -> None:
+    """Spark writes code of more than 1 MiB to a file, and credentials go along with it."""
+    plan = steps(ITEMS).plan(Run("dag", "run"))
+    others = tuple(HashRange(f"shardId-{n:012d}", "0", "9" * 39) for n in range(1, 20_000))
+    large = replace(plan, hash_ranges=(*plan.hash_ranges, *others), losses=("gone " * 20,) * 20_000)
+    assert len(large.to_text()) > 2**21
+    spark = MagicMock()
+    spark.range.return_value.mapInArrow.return_value.collect.return_value = []
+
+    load_job().ingest(
+        spark, large.to_text(), digest(large.to_text()), [0], {"SHARDLAKE_AWS_SECRET_ACCESS_KEY": "hidden"}
+    )
+
+    work, _ = spark.range.return_value.mapInArrow.call_args.args
+    assert len(cloudpickle.dumps(work)) < 2**16  # type: ignore[no-untyped-call]
+
+
 def test_the_command_line_is_a_list_of_arguments_without_secrets(tmp_path: Path) -> None:
     engine = SparkSubmit(SparkEngine(master="spark://host:7077", conf={"spark.executor.memory": "2g"}))
     job = IngestJob("job", "{}", "abc", [3, 4], "_shardlake/report.json", {"AWS_SECRET_ACCESS_KEY": "hidden"})
@@ -214,7 +233,8 @@ def test_1_gib_of_backlog_costs_planning_a_page_and_a_worker_less_than_300_mib(
 
     plan, client = made.plan(Run("dag", "run")), made.kinesis()
     (range_,) = plan.ranges
-    newest = newest_record(client, range_.shard_id, client.describe()[1], plan.stream.retention_ms)
+    now_ms = client.describe()[1]
+    newest = newest_record(client, range_.shard_id, now_ms, now_ms - plan.stream.retention_ms)
     assert newest is not None  # the end that is planned is near the tip, not at it
     text = replace(plan, groups=((replace(range_, through=newest),),)).to_text()
 

@@ -11,7 +11,7 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowSkipException
 
 from shardlake.airflow.links import BatchLink
-from shardlake.airflow.tasks import Target, current_backfill, current_batch, current_run, is_behind, steps_of
+from shardlake.airflow.tasks import current_batch, current_run, is_behind, steps_of, target_of
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -39,7 +39,7 @@ class IngestOperator(BaseOperator):
         """Run the group's Spark job to its end."""
         from shardlake.engines.spark_submit import SparkSubmit
 
-        target = Target(self.pipeline) if self.pipeline else current_backfill()
+        target = target_of(self.pipeline)
         with steps_of(target) as steps:
             self._engine = SparkSubmit(steps.pipeline.engine)
             steps.ingest(current_batch(target), self.group, self._engine, self.log.info)
@@ -68,7 +68,7 @@ class FollowUpOperator(TriggerDagRunOperator):
 
     def execute(self, context: Context) -> None:
         """Trigger, or skip."""
-        target = Target(self.pipeline) if self.pipeline else current_backfill()
+        target = target_of(self.pipeline)
         if not is_behind(target):
             raise AirflowSkipException("the batch reached the end of what there is to read")
         if self.pipeline is None:

@@ -71,6 +71,11 @@ def current_backfill() -> Target:
     return backfill_of(get_current_context()["params"], current_run().run_id)
 
 
+def target_of(pipeline: str | None) -> Target:
+    """The pipeline of a DAG; or, where it has none of its own, what its current run's form names."""
+    return Target(pipeline) if pipeline else current_backfill()
+
+
 def current_batch(target: Target) -> str:
     """The id of the current run's batch."""
     run = current_run()

@@ -55,8 +55,9 @@ def repair_command(
         for _, finding in found:
             click.echo(f"{finding.kind}: {finding.message}", err=True)
         reason = confirmed(f"Read {count_text(len(found), 'range')} from Kinesis again?", reason, yes)
-    failed = [(finding, exc) for row, finding in found if (exc := _repaired(steps, draft, row, reason or ""))]
-    repaired = [finding.path for _, finding in found if finding not in [each for each, _ in failed]]
+    outcomes = [(finding, _repaired(steps, draft, row, reason or "")) for row, finding in found]
+    repaired = [finding.path for finding, exc in outcomes if exc is None]
+    failed = [(finding, exc) for finding, exc in outcomes if exc]
     if as_json:
         objects = [{"path": each.path, "finding": each.kind, "error": str(exc)} for each, exc in failed]
         print_json({"pipeline": name, "looked_at": looked_at, "repaired": repaired, "failed": objects})

@@ -16,8 +16,9 @@ from botocore.config import Config
 from shardlake.errors import UnavailableError
 from shardlake.kinesis.failures import KeyThrottledError, ListingExpiredError, translated
 from shardlake.kinesis.page import Page
-from shardlake.plan import Stream
+from shardlake.plan import Role, Stream
 from shardlake.ranges import SequenceNumber
+from shardlake.roles import assumed
 from shardlake.shards import Shard
 
 MAX_PAGE_RECORDS = 10_000
@@ -44,6 +45,7 @@ class Kinesis:
         endpoint_url: another endpoint than the region's own.
         attempts: tries per call, by botocore's standard retry mode (throttles, 5xx, lost connections; with jitter).
         session: a boto3 session with other credentials than the default chain's.
+        role: the role in which the stream is read, assumed by whoever the session is.
     """
 
     def __init__(
@@ -53,8 +55,9 @@ class Kinesis:
         endpoint_url: str | None,
         attempts: int = 5,
         session: boto3.Session | None = None,
+        role: Role | None = None,
     ) -> None:
-        self.region, self.endpoint_url, self._attempts = region, endpoint_url, attempts
+        self.region, self.endpoint_url, self._attempts, self._role = region, endpoint_url, attempts, role
         self.stream_name = stream.rpartition("/")[2]
         self._stream = {"StreamARN": stream} if stream.startswith("arn:") else {"StreamName": stream}
         config = Config(
@@ -65,7 +68,8 @@ class Kinesis:
         )
         self._endpoint = endpoint_url or region
         with self._errors():
-            self._client = (session or boto3.Session()).client(
+            session = assumed(session, role, region) if role else session or boto3.Session()
+            self._client = session.client(
                 "kinesis", region_name=region, endpoint_url=endpoint_url, config=config
             )
         self._endpoint = endpoint_url or self._client.meta.endpoint_url
@@ -81,6 +85,7 @@ class Kinesis:
             retention_ms=summary["RetentionPeriodHours"] * 3_600_000,
             region=self.region,
             endpoint_url=self.endpoint_url,
+            role=self._role,
         )
         return stream, _service_time_ms(reply)
 
@@ -146,21 +151,21 @@ class Kinesis:
         Two failures botocore does not try again, so it is done here: KMS throttles; and a reply's body breaks off,
         which botocore gives as a reply without members: in a page of records that would be the end of a closed shard.
         """
-        for attempt in range(1, self._attempts + 1):
-            failure = UnavailableError(
-                f"the replies of stream {self.stream_name} to {operation} break off, {attempt} times in a row",
-                todo="Run the step again; check what lies between this machine and the service",
-            )
+        for left in reversed(range(self._attempts)):
             try:
                 with self._errors():
                     reply: dict[str, Any] = getattr(self._client, operation)(**request)
                 if member in reply:
                     return reply
-            except KeyThrottledError as exc:
-                failure = exc
-            if attempt < self._attempts:
-                time.sleep(random.uniform(0, min(2**attempt, MAX_BACKOFF_S)))  # noqa: S311 (jitter)
-        raise failure
+            except KeyThrottledError:
+                if not left:
+                    raise
+            if left:
+                time.sleep(random.uniform(0, min(2 ** (self._attempts - left), MAX_BACKOFF_S)))  # noqa: S311 (jitter)
+        raise UnavailableError(
+            f"the replies of stream {self.stream_name} to {operation} break off, {self._attempts} times in a row",
+            todo="Run the step again; check what lies between this machine and the service",
+        )
 
     def _errors(self) -> contextlib.AbstractContextManager[None]:
         return translated(self.stream_name, self._endpoint)

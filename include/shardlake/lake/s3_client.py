@@ -8,8 +8,8 @@ from typing import Any
 import boto3
 from botocore.config import Config
 
-from shardlake.aws import assumed
-from shardlake.plan import Storage
+from shardlake.plan import Role, Storage
+from shardlake.roles import assumed
 
 ATTEMPTS = 6
 """Tries per call, by botocore's standard retry mode: half a minute of 5xx, SlowDown and lost connections."""
@@ -38,6 +38,6 @@ def s3_client(storage: Storage, session: boto3.Session | None) -> Any:
         response_checksum_validation="when_supported",
     )
     if storage.role_arn:
-        session = assumed(session, storage.role_arn, storage.external_id, SESSION_NAME, storage.region)
+        session = assumed(session, Role(storage.role_arn, storage.external_id, SESSION_NAME), storage.region)
     session = session or boto3.Session()
     return session.client("s3", region_name=storage.region, endpoint_url=storage.endpoint_url, config=config)

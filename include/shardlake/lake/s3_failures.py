@@ -85,9 +85,6 @@ def _of_reply(exc: ClientError, dataset: str) -> ShardlakeError:
     said = f"dataset {dataset}: {exc.operation_name}: {code}: {message}"
     if code in _EXPIRED:  # a step run again gets itself new ones
         return UnavailableError(said, todo="The AWS credentials have expired: run the step again with new ones")
-    if exc.operation_name == "AssumeRole" and _is_refused(exc):
-        todo = "Check storage.role_arn and storage.external_id, and whom the role's trust policy names"
-        return ConfigError(f"no access: {said}", todo=todo)
     if code == "NoSuchBucket":
         return ConfigError(said, todo="Make the bucket, or check dataset, storage.region and storage.endpoint_url")
     if code.startswith("KMS.") and "Throttling" not in code:

@@ -7,12 +7,12 @@ cannot tell a service that does not answer from bytes that do not hold. Here bot
 from __future__ import annotations
 
 import errno
-import io
 import os
 from typing import Any
 
 from botocore.exceptions import ClientError
 
+from shardlake.lake.positioned import Positioned
 from shardlake.lake.s3_failures import NO_REPLY, code_of, translated
 
 TAIL_BYTES = 2**16
@@ -22,7 +22,7 @@ READS = 4
 """Tries at a stretch whose body breaks off: botocore tries calls again, not bodies."""
 
 
-class S3File(io.RawIOBase):
+class S3File(Positioned):
     """The object as it is when opened; replaced while it is read, it can be read no further.
 
     Raises:
@@ -33,7 +33,6 @@ class S3File(io.RawIOBase):
     def __init__(self, client: Any, bucket: str, key: str) -> None:
         self._client, self._url = client, f"s3://{bucket}/{key}"
         self._object = {"Bucket": bucket, "Key": key}
-        self._at = 0
         try:
             with translated(self._url):
                 reply, self._tail = _get(client, {**self._object, "Range": f"bytes=-{TAIL_BYTES}"})
@@ -43,24 +42,11 @@ class S3File(io.RawIOBase):
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self._url) from exc
             if code != "InvalidRange":
                 raise
-            self._size, self._tail = 0, b""  # an empty object has no range at all
+            size, self._tail = 0, b""  # an empty object has no range at all
         else:
             self._object["IfMatch"] = reply["ETag"]
-            self._size = int(reply["ContentRange"].rpartition("/")[2]) if "ContentRange" in reply else len(self._tail)
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._at
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
-        self._at = max(0, base + offset)
-        return self._at
+            size = int(reply["ContentRange"].rpartition("/")[2]) if "ContentRange" in reply else len(self._tail)
+        super().__init__(size)
 
     def readinto(self, buffer: Any) -> int:
         content = self._stretch(self._at, min(self._at + len(buffer), self._size))

@@ -8,7 +8,6 @@ completed here and nowhere else: pyarrow's S3 stream completes its upload also w
 from __future__ import annotations
 
 import contextlib
-import io
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -18,6 +17,7 @@ from typing import Any, BinaryIO
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from shardlake.lake.positioned import Positioned
 from shardlake.lake.s3_failures import code_of
 
 MULTIPART_BYTES = 64 * 2**20
@@ -128,28 +128,15 @@ def cuts(size: int) -> Iterator[tuple[int, int]]:
     return ((begin, min(part, size - begin)) for begin in range(0, size, part))
 
 
-class Part(io.RawIOBase):
+class Part(Positioned):
     """A stretch of an open file, read as a file of its own, as often as a call is tried."""
 
     def __init__(self, file: BinaryIO, begin: int, length: int) -> None:
-        self._file, self._begin, self._length, self._at = file, begin, length, 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._at
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._length}[whence]
-        self._at = max(0, base + offset)
-        return self._at
+        super().__init__(length)
+        self._file, self._begin = file, begin
 
     def readinto(self, buffer: Any) -> int:
         self._file.seek(self._begin + self._at)
-        count = self._file.readinto(memoryview(buffer)[: max(0, self._length - self._at)])  # type: ignore[attr-defined]
+        count = self._file.readinto(memoryview(buffer)[: max(0, self._size - self._at)])  # type: ignore[attr-defined]
         self._at += count
         return int(count)
