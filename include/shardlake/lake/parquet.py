@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 
 import shardlake
@@ -16,7 +17,7 @@ from shardlake.kinesis.page import Page
 from shardlake.kinesis.user_records import UserRecords, unpacker
 from shardlake.lake.footer import Footer, parquet_writer, put_footer
 from shardlake.lake.quarantine import QUARANTINE_SCHEMA, QuarantineRows
-from shardlake.lake.rows import SCHEMA, RowsChecksum, data_bytes, rows_of
+from shardlake.lake.rows import SCHEMA, RowsChecksum, data_bytes, lengths_of, rows_of
 from shardlake.plan import LAYOUT, BatchPlan
 from shardlake.ranges import SequenceRange
 
@@ -83,17 +84,22 @@ def row_groups(some: Iterable[UserRecords], stream: str) -> Iterator[pa.Table]:
     parts: list[pa.RecordBatch] = []
     count = size = 0
     for records in some:
-        rows, taken = rows_of(records, stream), 0
-        for row, data in enumerate(records.data):
-            full = count == ROW_GROUP_ROWS or (count > 0 and size + len(data) > ROW_GROUP_BYTES)
+        rows = rows_of(records, stream)
+        ends = np.cumsum(lengths_of(rows.column("data")), dtype=np.int64)
+        taken = begin = 0
+        while taken < len(ends):
+            fitting = int(np.searchsorted(ends, begin + ROW_GROUP_BYTES - size, side="right")) - taken
+            full = count == ROW_GROUP_ROWS or (count > 0 and fitting < 1)
             if full or (count and count % PIECE_ROWS == 0):
-                pieces.append(pa.concat_batches([*parts, rows.slice(taken, row - taken)]))
-                parts, taken = [], row
+                pieces.append(pa.concat_batches(parts))
+                parts = []
             if full:
                 yield pa.Table.from_batches(pieces)
                 pieces, count, size = [], 0, 0
-            count += 1
-            size += len(data)
-        parts.append(rows.slice(taken))
+                continue
+            part = rows.slice(taken, min(max(fitting, 1), PIECE_ROWS - count % PIECE_ROWS))
+            parts.append(part)
+            taken, count = taken + len(part), count + len(part)
+            size, begin = size + int(ends[taken - 1]) - begin, int(ends[taken - 1])
     if count:
         yield pa.Table.from_batches([*pieces, pa.concat_batches(parts)])

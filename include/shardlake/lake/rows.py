@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from array import array
-from operator import sub
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from shardlake.kinesis.user_records import UserRecords
 
@@ -45,7 +45,8 @@ def rows_of(records: UserRecords, stream: str) -> pa.RecordBatch:
 
 def timestamps(arrivals_ms: list[int]) -> pa.Array:
     """Times in milliseconds since the epoch as a column."""
-    return pa.array([arrival_ms * 1000 for arrival_ms in arrivals_ms], pa.timestamp("us", "UTC"))
+    values = np.array(arrivals_ms, np.int64) * 1000
+    return pa.Array.from_buffers(pa.timestamp("us", "UTC"), len(values), [None, pa.py_buffer(values)])
 
 
 class RowsChecksum:
@@ -64,7 +65,7 @@ class RowsChecksum:
         self.rows += rows.num_rows
         for column, (lengths, values) in zip(rows.columns, self._columns, strict=True):
             if pa.types.is_string(column.type) or pa.types.is_binary(column.type):
-                lengths.update(_lengths(column))
+                lengths.update(lengths_of(column).data)
                 values.update(_variable_width_bytes(column))
             else:
                 values.update(_fixed_width_bytes(column))
@@ -78,6 +79,16 @@ class RowsChecksum:
 def data_bytes(rows: pa.RecordBatch) -> int:
     """The sum of the sizes of the records' data, in bytes."""
     return len(_variable_width_bytes(rows.column("data")))
+
+
+def lengths_of(column: pa.Array) -> NDArray[np.int32]:
+    """The lengths of a string or binary column's values; -1 for null."""
+    lengths = np.diff(_ends(column))
+    if column.null_count:
+        first, offset = divmod(column.offset, 8)
+        valid = np.unpackbits(np.frombuffer(column.buffers()[0], np.uint8)[first:], bitorder="little")
+        lengths[valid[offset : offset + len(column)] == 0] = -1
+    return lengths
 
 
 # Buffers are read as they are: the first use of a pyarrow compute kernel takes 45 MiB of memory.
@@ -94,19 +105,6 @@ def _variable_width_bytes(column: pa.Array) -> memoryview:
     return memoryview(values)[ends[0] : ends[-1]] if values and len(column) else memoryview(b"")
 
 
-def _lengths(column: pa.Array) -> array[int]:
-    """The lengths of a string or binary column's values, 32 bits each; -1 for null."""
-    ends = _ends(column)
-    lengths = array("i", map(sub, ends[1:], ends))
-    if column.null_count:
-        valid, offset = memoryview(column.buffers()[0]), column.offset
-        for row in range(len(column)):
-            if not valid[(offset + row) >> 3] >> ((offset + row) & 7) & 1:
-                lengths[row] = -1
-    return lengths
-
-
-def _ends(column: pa.Array) -> memoryview:
+def _ends(column: pa.Array) -> NDArray[np.int32]:
     """Where the values of a string or binary column begin and end in its buffer: one more than there are values."""
-    offsets = column.buffers()[1]
-    return memoryview(offsets or b"\0\0\0\0").cast("i")[column.offset : column.offset + len(column) + 1]
+    return np.frombuffer(column.buffers()[1] or bytes(4), np.int32)[column.offset : column.offset + len(column) + 1]
