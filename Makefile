@@ -5,10 +5,11 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do \
 	$$p -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && { echo $$p; break; }; done)
 BIN := .venv/bin
 INSTALLED := .venv/.installed
+CONFORMANCE := .conformance/.installed
 export PYTHONPATH := include
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo cluster-demo up down test quick lint lock clean
+.PHONY: help setup demo cluster-demo up down test quick conformance conformance-aws lint lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -40,8 +41,23 @@ down: ## end what `make up` left running
 test: setup ## run every test
 	$(BIN)/python -m pytest
 
+conformance: $(CONFORMANCE) ## ask other projects' stand-ins for Kinesis what the service's documentation says (needs Node 18)
+	$(BIN)/python -m pytest tests/conformance/test_conformance.py tests/conformance/test_pipeline.py \
+		--servers=kinesis-local,kinesalite,ministack
+
+conformance-aws: setup ## the same of the service itself: asks first, costs money, needs AWS credentials
+	$(BIN)/python -m tests.conformance.on_aws
+
+$(CONFORMANCE): $(INSTALLED) tests/conformance/package-lock.json tests/conformance/ministack.txt
+	@mkdir -p .conformance
+	cp tests/conformance/package.json tests/conformance/package-lock.json .conformance/
+	npm ci --prefix .conformance --omit=optional --ignore-scripts --no-audit --no-fund
+	$(BIN)/uv venv --quiet --clear .conformance/ministack --python $(BIN)/python
+	$(BIN)/uv pip install --quiet --python .conformance/ministack/bin/python -r tests/conformance/ministack.txt
+	@touch $@
+
 quick: setup ## run the tests that take no long
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest -m "not slow" -n auto
 
 lint: setup ## check style, types and imports
 	$(BIN)/ruff check
@@ -55,4 +71,4 @@ lock: setup ## pin requirements.txt and requirements-dev.txt anew
 
 clean: ## remove .venv, .demo and the caches
 	@test ! -d .demo || test ! -x $(BIN)/python || $(BIN)/python -m demo down
-	rm -rf .venv .demo .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis include/*.egg-info
+	rm -rf .venv .demo .conformance .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis include/*.egg-info

@@ -10,6 +10,7 @@ from local_kinesis.account import Account
 from local_kinesis.arguments import Arguments
 from local_kinesis.behaviour import Behaviour
 from local_kinesis.clock import Clock
+from local_kinesis.consumer_operations import ConsumerOperations
 from local_kinesis.control import Control
 from local_kinesis.errors import (
     MissingAuthenticationTokenException,
@@ -40,13 +41,14 @@ class Api:
         self.account = Account(self.clock)
         self.behaviour = behaviour
         self.stats = Stats()
-        streams = StreamOperations(self.account)
+        streams, consumers = StreamOperations(self.account), ConsumerOperations(self.account)
         limits, self._faults = Limits(self.stats), Faults()
         records = self._records = RecordOperations(self.account, behaviour, self.stats, limits)
         self._operations: dict[str, Operation] = {
             "CreateStream": streams.create_stream,
             "DecreaseStreamRetentionPeriod": streams.decrease_retention,
             "DeleteStream": streams.delete_stream,
+            "DeregisterStreamConsumer": consumers.deregister,
             "DescribeLimits": streams.describe_limits,
             "DescribeStream": streams.describe_stream,
             "DescribeStreamSummary": streams.describe_stream_summary,
@@ -54,10 +56,13 @@ class Api:
             "GetShardIterator": records.get_shard_iterator,
             "IncreaseStreamRetentionPeriod": streams.increase_retention,
             "ListShards": streams.list_shards,
+            "ListStreamConsumers": consumers.list,
             "ListStreams": streams.list_streams,
+            "ListTagsForResource": consumers.list_tags,
             "MergeShards": streams.merge_shards,
             "PutRecord": records.put_record,
             "PutRecords": records.put_records,
+            "RegisterStreamConsumer": consumers.register,
             "SplitShard": streams.split_shard,
             "UpdateMaxRecordSize": streams.update_max_record_size,
             "UpdateShardCount": streams.update_shard_count,

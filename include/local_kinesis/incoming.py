@@ -18,9 +18,9 @@ def checked_record(record: dict[str, Any], max_bytes: int) -> Checked:
     """A record's parts, if it keeps to the API's model and the stream's largest size.
 
     Raises:
-        ValidationException: a member is missing or too long.
+        ValidationException: a member is missing or too long, or the explicit hash key is no number.
         SerializationException: a member has the wrong type, or the data is not base64.
-        InvalidArgumentException: the record is too large, or its explicit hash key is none.
+        InvalidArgumentException: the record is too large, or its explicit hash key is above all that there are.
     """
     key, data = record.get("PartitionKey"), record.get("Data")
     if key is None or data is None:
@@ -55,7 +55,14 @@ def _hash_key(partition_key: str) -> int:
 
 
 def _explicit_hash_key(text: object) -> int:
-    if not isinstance(text, str) or not HASH_KEY.fullmatch(text) or int(text) >= HASH_KEYS:
+    if not isinstance(text, str):
+        raise SerializationException("a record's ExplicitHashKey must be a string")
+    if not HASH_KEY.fullmatch(text):
+        raise ValidationException(
+            f"1 validation error detected: Value '{text}' at 'explicitHashKey' failed to satisfy constraint: "
+            f"Member must satisfy regular expression pattern: {HASH_KEY.pattern}"
+        )
+    if int(text) >= HASH_KEYS:
         raise InvalidArgumentException(
             f"Invalid ExplicitHashKey. ExplicitHashKey must be in the range: [0, 2^128-1]. Specified value was {text}"
         )

@@ -81,9 +81,16 @@ def starting_position(shard: Shard, arguments: Arguments, now_ms: int) -> int:
     A number between two records means the later one. A time before the horizon means the horizon.
 
     Raises:
-        InvalidArgumentException: a number outside the shard, a time in the service's future, or either left out.
+        InvalidArgumentException: a number outside the shard or beside another type, a time in the service's future, or
+            either left out.
     """
-    match arguments.choice("ShardIteratorType", *TYPES):
+    kind, number = arguments.choice("ShardIteratorType", *TYPES), arguments.optional_text("StartingSequenceNumber")
+    if number is not None and kind in ("TRIM_HORIZON", "LATEST"):
+        raise InvalidArgumentException(
+            "Must either specify (1) AT_SEQUENCE_NUMBER or AFTER_SEQUENCE_NUMBER and StartingSequenceNumber or (2) "
+            f"TRIM_HORIZON or LATEST and no StartingSequenceNumber. The request has {kind} and {number}."
+        )
+    match kind:
         case "TRIM_HORIZON":
             return shard.trimmed_through
         case "LATEST":
@@ -100,13 +107,12 @@ def starting_position(shard: Shard, arguments: Arguments, now_ms: int) -> int:
                     f"timestampInMillis: {timestamp_ms:.0f}, currentTimestampInMillis: {now_ms}"
                 )
             return shard.position_at_time(timestamp_ms)
-        case kind:
-            text = arguments.optional_text("StartingSequenceNumber")
-            if text is None:
+        case _:
+            if number is None:
                 raise InvalidArgumentException(
                     f"Must either specify StartingSequenceNumber for iterator of type {kind}."
                 )
-            return _position_at_number(shard, text, kind)
+            return _position_at_number(shard, number, kind)
 
 
 def _position_at_number(shard: Shard, text: str, kind: str) -> int:

@@ -47,7 +47,7 @@ class Listing:
                 return True
 
     def _open_later(self, shard: Shard) -> bool:
-        return shard.closed_ms is None or shard.closed_ms > self.filter_ms
+        return shard.closed_ms is None or shard.closed_ms >= self.filter_ms
 
 
 def list_shards(account: Account, region: str, arguments: Arguments) -> bytes:

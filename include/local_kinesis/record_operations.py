@@ -21,7 +21,7 @@ from local_kinesis.stream import Stream
 MAX_PAGE_RECORDS = 10_000
 MAX_PAGE_BYTES = 10 * 2**20
 MAX_PUT_RECORDS = 500
-MAX_PUT_BYTES = 5 * 2**20
+MAX_PUT_BYTES = 10 * 2**20
 
 
 class RecordOperations:
@@ -49,9 +49,8 @@ class RecordOperations:
         stream = self._stream(region, arguments)
         records = arguments.structures("Records", 1, MAX_PUT_RECORDS)
         checked = [checked_record(record, stream.max_record_bytes) for record in records]
-        # A stream that takes larger records takes larger calls, or such a record could not be put.
-        if sum(size_bytes for *_, size_bytes in checked) > max(MAX_PUT_BYTES, stream.max_record_bytes):
-            raise InvalidArgumentException("Records size exceeds 5 MB limit")
+        if sum(size_bytes for *_, size_bytes in checked) > MAX_PUT_BYTES:
+            raise InvalidArgumentException("Records size exceeds 10 MB limit")
         now_ms = self._account.clock.now_ms()
         results = []
         refused = 0

@@ -12,6 +12,7 @@ from local_kinesis.stream import Stream
 
 SHARD_LIMIT = 100_000
 ON_DEMAND_SHARDS = 4
+MAX_PAGE = 100
 MIN_RETENTION_HOURS = 24
 MAX_RETENTION_HOURS = 8760
 # A reshard's reply, like all that say no more than that it was done, is an empty body.
@@ -50,7 +51,7 @@ class StreamOperations:
     def describe_stream(self, region: str, arguments: Arguments) -> bytes:
         """A stream and a page of its shards."""
         stream = self._stream(region, arguments)
-        limit = arguments.optional_integer("Limit", 1, 10_000) or 100
+        limit = _page_size(arguments)
         after = arguments.optional_text("ExclusiveStartShardId", STREAM_NAME) or ""
         shards = [shard for shard in stream.listed(self._account.clock.now_ms()) if shard.shard_id > after]
         description = _summary(stream) | {
@@ -71,7 +72,7 @@ class StreamOperations:
 
     def list_streams(self, region: str, arguments: Arguments) -> bytes:
         """A page of the region's streams; a NextToken is the page's last name."""
-        limit = arguments.optional_integer("Limit", 1, 10_000) or 100
+        limit = _page_size(arguments)
         after = arguments.optional_text("NextToken") or arguments.optional_text("ExclusiveStartStreamName") or ""
         streams = [stream for stream in self._account.streams(region) if stream.name > after]
         page = streams[:limit]
@@ -167,6 +168,11 @@ class StreamOperations:
     def _stream(self, region: str, arguments: Arguments) -> Stream:
         name = arguments.optional_text("StreamName", STREAM_NAME)
         return self._account.stream(region, name, arguments.optional_text("StreamARN"))
+
+
+def _page_size(arguments: Arguments) -> int:
+    # A larger Limit counts as 100 (API reference, DescribeStream and ListStreams).
+    return min(arguments.optional_integer("Limit", 1, 10_000) or MAX_PAGE, MAX_PAGE)
 
 
 def _retention_hours(arguments: Arguments) -> int:

@@ -4,6 +4,7 @@ import http.client
 import itertools
 import json
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -170,8 +171,9 @@ def make_stream(server: LocalKinesis, client: Any) -> Iterator[Callable[..., Str
         return StreamUnderTest(server, client, name)
 
     yield make
-    for name in set(made) & set(client.list_streams(Limit=1000)["StreamNames"]):
-        client.delete_stream(StreamName=name)
+    for name in made:
+        with suppress(client.exceptions.ResourceNotFoundException):
+            client.delete_stream(StreamName=name)
 
 
 @pytest.fixture

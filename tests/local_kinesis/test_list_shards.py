@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from local_kinesis.listing import Listing
+from local_kinesis.shard import Shard
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -107,6 +110,14 @@ def test_filters_keep_the_shards_that_were_open_then(stream: StreamUnderTest, wi
     assert listed(Type="AT_TIMESTAMP", Timestamp=start_s + 150) == [1, 2]
     assert listed(Type="FROM_TIMESTAMP", Timestamp=start_s + 150) == [1, 2, 3, 4]
     assert listed(Type="AT_TIMESTAMP", Timestamp=start_s - 50) == []
+
+
+@pytest.mark.parametrize("kind", ["AT_TIMESTAMP", "FROM_TIMESTAMP"])
+@pytest.mark.parametrize(("at_ms", "kept"), [(3999, True), (4000, True), (4001, False)])
+def test_a_shard_s_last_moment_belongs_to_it(kind: str, at_ms: int, kept: bool) -> None:
+    shard = Shard(0, 0, 99, created_ms=1000)
+    shard.close(4000)
+    assert Listing("s", 1000, 5000, 1000, kind, at_ms, "").keeps(shard) is kept
 
 
 @pytest.mark.parametrize("shard_filter", [{"Type": "AT_TIMESTAMP"}, {"Type": "AFTER_SHARD_ID"}, {"Type": "X"}, {}])

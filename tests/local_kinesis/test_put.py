@@ -101,11 +101,11 @@ def test_a_record_and_its_key_hold_one_mebibyte(stream: StreamUnderTest) -> None
     assert [len(data) for data in stream.read()] == [MIB - 1]
 
 
-def test_a_call_holds_five_mebibytes(stream: StreamUnderTest) -> None:
-    stream.put(*[bytes(MIB - 1)] * 5)
-    with pytest.raises(stream.client.exceptions.InvalidArgumentException, match="Records size exceeds 5 MB limit"):
-        stream.put(*[bytes(MIB - 1)] * 5, b"")
-    assert len(stream.read()) == 5
+def test_a_call_holds_ten_mebibytes(stream: StreamUnderTest) -> None:
+    stream.put(*[bytes(MIB - 1)] * 10)
+    with pytest.raises(stream.client.exceptions.InvalidArgumentException, match="Records size exceeds 10 MB limit"):
+        stream.put(*[bytes(MIB - 1)] * 10, b"")
+    assert len(stream.read()) == 10
 
 
 def test_a_raised_maximum_allows_records_of_ten_mebibytes(make_stream: Callable[..., StreamUnderTest]) -> None:
@@ -133,8 +133,9 @@ def test_a_raised_maximum_allows_records_of_ten_mebibytes(make_stream: Callable[
         ({"PartitionKey": "k", "Data": 1}, "SerializationException"),
         ({"PartitionKey": "", "Data": "eA=="}, "ValidationException"),
         ({"PartitionKey": "k" * 257, "Data": "eA=="}, "ValidationException"),
-        ({"PartitionKey": "k", "Data": "eA==", "ExplicitHashKey": "01"}, "InvalidArgumentException"),
-        ({"PartitionKey": "k", "Data": "eA==", "ExplicitHashKey": "-1"}, "InvalidArgumentException"),
+        ({"PartitionKey": "k", "Data": "eA==", "ExplicitHashKey": "01"}, "ValidationException"),
+        ({"PartitionKey": "k", "Data": "eA==", "ExplicitHashKey": "-1"}, "ValidationException"),
+        ({"PartitionKey": "k", "Data": "eA==", "ExplicitHashKey": 1}, "SerializationException"),
         ({"PartitionKey": "k", "Data": "eA==", "ExplicitHashKey": str(2**128)}, "InvalidArgumentException"),
     ],
 )

@@ -47,6 +47,18 @@ def test_boto3_pages_through_a_description(make_stream: Callable[..., StreamUnde
     assert [len(page["StreamDescription"]["Shards"]) for page in pages] == [100, 100, 50]
 
 
+def test_a_page_has_at_most_100_shards_or_streams_whatever_is_asked_for(
+    make_stream: Callable[..., StreamUnderTest],
+) -> None:
+    stream = make_stream(101)
+    description = stream.client.describe_stream(StreamName=stream.name, Limit=10_000)["StreamDescription"]
+    assert (len(description["Shards"]), description["HasMoreShards"]) == (100, True)
+    for _ in range(100):
+        make_stream()
+    listing = stream.client.list_streams(Limit=10_000)
+    assert (len(listing["StreamNames"]), listing["HasMoreStreams"]) == (100, True)
+
+
 def test_equal_shards_cover_the_hash_keys(make_stream: Callable[..., StreamUnderTest]) -> None:
     ranges = [shard["HashKeyRange"] for shard in make_stream(3).shards()]
     assert ranges == [
