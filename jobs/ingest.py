@@ -2,8 +2,9 @@
 
     spark-submit --py-files shardlake.zip jobs/ingest.py --plan FILE --digest SHA256 --ranges 0,1,2 --report KEY
 
-One Spark task a range. The rows do not cross into the JVM: the Python worker reads, writes and publishes, and only
-its report comes back through `mapInArrow`. A retried or speculative task is just another attempt of the protocol.
+A Spark task has some of the ranges and reads them side by side, as a shard lets its readers wait more than it lets
+them work. The rows do not cross into the JVM: the Python worker reads, writes and publishes, and only its reports come
+back through `mapInArrow`. A retried or speculative task is just another attempt of the protocol.
 Explicit AWS credentials come in the driver's environment; executors have one of their own, so tasks get the credentials
 with their code.
 Uses nothing newer than Spark 3.5.
@@ -15,7 +16,9 @@ import argparse
 import os
 import sys
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
+from math import ceil
 from pathlib import Path
 
 import pyarrow as pa
@@ -23,11 +26,14 @@ from pyspark.sql import SparkSession
 
 from shardlake.aws import session_of, take_credentials
 from shardlake.errors import ShardlakeError
-from shardlake.ingesting import RangeReport, error_of_report, ingest_range, load_plan, report_to_text
+from shardlake.ingesting import RangeReport, error_of_report, ingest_ranges, load_plan, report_to_text
 from shardlake.lake.home import open_home
 from shardlake.plan import BatchPlan
 
 _NONE: Mapping[str, str] = {}
+
+SIDE_BY_SIDE = 16
+"""Ranges that one Spark task reads at once, at most: a shard gives 2 MiB/s, a core takes some 100."""
 
 REPORT = {
     **dict.fromkeys(("shard_id", "range", "error", "message"), ("string", pa.string())),
@@ -39,7 +45,7 @@ REPORT = {
 def ingest(
     spark: SparkSession, plan_text: str, plan_digest: str, ranges: list[int], credentials: Mapping[str, str] = _NONE
 ) -> list[RangeReport]:
-    """Publish the named ranges of a plan, one Spark task each; one report a range.
+    """Publish the named ranges of a plan; one report a range.
 
     Args:
         credentials: as `aws.credentials_of` gives them.
@@ -59,11 +65,14 @@ def ingest(
         plan, session = BatchPlan.from_text(own), session_of(credentials)
         (own_ranges,) = plan.groups
         for batch in batches:
-            reports = [asdict(ingest_range(plan, own_ranges[row], session)) for row in batch.column(0).to_pylist()]
-            yield pa.RecordBatch.from_pylist(reports, schema)
+            ranges = [own_ranges[row] for row in batch.column(0).to_pylist()]
+            with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
+                reports = ingest_ranges(plan, ranges, session, pool.map)
+            yield pa.RecordBatch.from_pylist([asdict(report) for report in reports], schema)
 
-    tasks = spark.range(0, len(ranges), 1, len(ranges))
-    return [RangeReport(**row.asDict()) for row in tasks.mapInArrow(work, ddl).collect()]
+    count = len(ranges)
+    tasks = min(count, max(spark.sparkContext.defaultParallelism, ceil(count / SIDE_BY_SIDE)))
+    return [RangeReport(**row.asDict()) for row in spark.range(0, count, 1, tasks).mapInArrow(work, ddl).collect()]
 
 
 def main(argv: list[str]) -> int:

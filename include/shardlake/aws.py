@@ -1,4 +1,4 @@
-"""AWS sessions other than the default chain's: of explicit credentials, and in the role of an account.
+"""AWS sessions of explicit credentials, and their way to a job.
 
 `aws_conn_id` gives a session, a Spark job only gets what its environment carries. So a session's credentials travel to
 the job's driver under names of their own, which the default chain does not read, and from there to the tasks in their
@@ -11,9 +11,6 @@ import functools
 from collections.abc import Mapping, MutableMapping
 
 import boto3
-import botocore.session
-from botocore.credentials import AssumeRoleCredentialFetcher, DeferredRefreshableCredentials
-from botocore.exceptions import NoCredentialsError
 
 _KEY_ID = "SHARDLAKE_AWS_ACCESS_KEY_ID"
 _SECRET = "SHARDLAKE_AWS_SECRET_ACCESS_KEY"  # noqa: S105 (the name of a variable)
@@ -46,37 +43,3 @@ def session_of(credentials: Mapping[str, str]) -> boto3.Session | None:
 def _session(credentials: tuple[tuple[str, str], ...]) -> boto3.Session:
     found = dict(credentials)
     return boto3.Session(found[_KEY_ID], found[_SECRET], found.get(_TOKEN))
-
-
-def assumed(
-    session: boto3.Session | None, role_arn: str, external_id: str | None, session_name: str, region: str
-) -> boto3.Session:
-    """A session in a role, whose credentials are renewed before they expire.
-
-    The role is assumed at the first call that is signed, which raises what STS answers.
-
-    Args:
-        session: whoever assumes the role; None for the default chain.
-        external_id: what the role's trust policy asks for, if it does.
-        session_name: what the role's account sees in its logs, 2 to 64 letters, digits and `+=,.@-_`.
-        region: where STS is asked, unless `AWS_ENDPOINT_URL_STS` says otherwise; and the new session's region.
-
-    Raises:
-        NoCredentialsError: there is nobody to assume the role.
-    """
-    session = session or boto3.Session()
-    source = session.get_credentials()
-    if source is None:
-        raise NoCredentialsError
-    fetcher = AssumeRoleCredentialFetcher(
-        client_creator=functools.partial(session.client, region_name=region),
-        source_credentials=source,
-        role_arn=role_arn,
-        extra_args={"RoleSessionName": session_name, **({"ExternalId": external_id} if external_id else {})},
-    )
-    core = botocore.session.Session()
-    # There is no public way to give a session credentials that renew themselves; Airflow's AWS hook does the same.
-    core._credentials = DeferredRefreshableCredentials(
-        refresh_using=fetcher.fetch_credentials, method="sts-assume-role"
-    )
-    return boto3.Session(botocore_session=core, region_name=region)

@@ -120,7 +120,7 @@ class BackfillLooker(Looker):
         """Look at the stretches that are not read to their end; parents do not hold back children."""
         listed = {shard.shard_id: shard for shard in self._kinesis.list_shards()}
         shards = [(listed.get(id_) or _unlisted(id_), self._chains[id_]) for id_ in sorted(self._stretches)]
-        return Survey(None, {}, side_by_side(lambda it: self.look(*it), shards))
+        return Survey(None, False, {}, side_by_side(lambda it: self.look(*it), shards))
 
     def look(self, shard: Shard, chain: Chain) -> Look:
         """The next range of a stretch, cut at the stretch's end."""

@@ -12,18 +12,18 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import boto3
+from pydantic import TypeAdapter
 
-from shardlake import errors
 from shardlake.aws import credentials_of
 from shardlake.backfill import Backfill, Request
 from shardlake.config import Pipeline
 from shardlake.engines import Engine, IngestJob
-from shardlake.errors import ConflictError, DataLossError, IngestError, ShardlakeError, most_severe
+from shardlake.errors import ConflictError, DataLossError, IngestError, ShardlakeError, error_named, most_severe
 from shardlake.ingesting import error_of_report, sums_of_report
 from shardlake.kinesis.client import Kinesis
 from shardlake.lake.home import open_home
 from shardlake.ledger import Contents, Ledger
-from shardlake.names import LIVE, batch_directory, dataset_of
+from shardlake.names import BOUNDS, LIVE, batch_directory, dataset_of
 from shardlake.plan import BatchPlan, Run, digest, range_to_json
 from shardlake.planning import Planner
 from shardlake.ranges import SequenceRange
@@ -80,7 +80,9 @@ class Steps:
     def open_backfill(self, request: Request) -> Backfill:
         """Pin the bounds of the namespace's backfill, or find those that it has. See `planning.Planner`."""
         live = open_home(self.pipeline.dataset, self.pipeline.place, self._session)
-        return self.planner().open_backfill(request, live)
+        backfill = self.planner().open_backfill(request, live)
+        self.home.create(BOUNDS, backfill.to_text())  # a copy, for whoever has to rebuild the ledger
+        return backfill
 
     def plan(self, run: Run) -> BatchPlan:
         """Pin the ranges of a run, or find those that it has. See `planning.Planner.plan`."""
@@ -247,10 +249,22 @@ def _verified_to_text(verified: Mapping[SequenceRange, Contents | ShardlakeError
     return json.dumps(rows, indent=1)
 
 
+@dataclass(frozen=True, slots=True)
+class _Verified:
+    """A row of `_verified_to_text`."""
+
+    range: dict[str, Any]
+    contents: Contents | None = None
+    error: str = ""
+    message: str = ""
+
+
 def _verified_from_text(text: str, plan: BatchPlan) -> dict[SequenceRange, Contents | ShardlakeError]:
-    found = {json.dumps(row["range"]): row for row in json.loads(text)}
-    rows = {range_: found[key] for range_ in plan.ranges if (key := json.dumps(range_to_json(range_))) in found}
-    return {
-        range_: Contents(**row["contents"]) if "contents" in row else getattr(errors, row["error"])(row["message"])
-        for range_, row in rows.items()
-    }
+    try:
+        rows = TypeAdapter(list[_Verified]).validate_json(text, strict=True)
+    except ValueError as exc:
+        what = f"what verify found of batch {plan.batch_id} cannot be understood"
+        raise ConflictError(what, todo="Run the verify step again") from exc
+    found = {json.dumps(row.range): row.contents or error_named(row.error, row.message) for row in rows}
+    keys = {range_: json.dumps(range_to_json(range_)) for range_ in plan.ranges}
+    return {range_: found[key] for range_, key in keys.items() if key in found}

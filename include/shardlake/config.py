@@ -20,8 +20,9 @@ from pydantic import ValidationError
 
 from shardlake.config_errors import explain
 from shardlake.errors import ConfigError
-from shardlake.pipeline import PIPELINE_NAME, AtTimestamp, Pipeline, SparkEngine
+from shardlake.pipeline import PIPELINE_NAME, Pipeline, SparkEngine
 from shardlake.redact import has_password, redact
+from shardlake.start_keys import AtTimestamp
 from shardlake.yaml_text import parse_yaml
 
 __all__ = ["AtTimestamp", "Pipeline", "SparkEngine", "config_file", "load_pipeline", "load_pipelines"]

@@ -53,6 +53,8 @@ def _found(location: list[str], path: list[str], raw: Mapping[str, Any]) -> str:
         value = value[key]
     if path[-1] == "conf":
         return f"setting {location[2]} is none" if len(location) > 2 else "found no mapping"
+    if path[-1] == "shard_starts" and len(location) > 1:
+        value = f"{location[1]}: {({str(key): start for key, start in value.items()})[location[1]]}"
     if path[-1] == "ledger":
         scheme, separator, _ = str(value).partition("://")
         return f"found {scheme[:40]}://…" if separator else "found no URL"

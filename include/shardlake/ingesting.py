@@ -1,25 +1,22 @@
-"""Step 2, ingest, inside the engine: read one range of a plan and publish it. An error stays with its range."""
+"""Step 2, ingest, inside the engine: read ranges of a plan and publish them. An error stays with its range."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from functools import partial
 
 import boto3
+from pydantic import TypeAdapter
 
-from shardlake import errors
-from shardlake.errors import ConflictError, ShardlakeError
+from shardlake.errors import ConflictError, ShardlakeError, error_named, most_severe
 from shardlake.kinesis.client import Kinesis
 from shardlake.kinesis.reader import read_range
 from shardlake.lake.home import open_home
 from shardlake.plan import BatchPlan, digest
 from shardlake.ranges import SequenceRange
 from shardlake.sinks.parquet import ParquetSink
-
-ATTEMPTS = 10
-"""Tries per call while reading a range; with botocore's backoff that is minutes of throttling."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,25 +57,43 @@ def load_plan(text: str, expected_digest: str) -> BatchPlan:
     return BatchPlan.from_text(text)
 
 
-def ingest_range(plan: BatchPlan, range_: SequenceRange, session: boto3.Session | None = None) -> RangeReport:
-    """Publish one range, whatever happens reporting what became of it.
+def ingest_ranges(
+    plan: BatchPlan,
+    ranges: Sequence[SequenceRange],
+    session: boto3.Session | None = None,
+    each: Callable[[Callable[[SequenceRange], RangeReport], Iterable[SequenceRange]], Iterable[RangeReport]] = map,
+) -> list[RangeReport]:
+    """Publish ranges, whatever happens reporting what became of each.
 
     Args:
         session: a boto3 session with other credentials than the default chain's.
+        each: `map`: one after another; the `map` of a pool of threads: side by side.
     """
-    stream = plan.stream
     try:
-        kinesis = Kinesis(stream.arn, stream.region, stream.endpoint_url, ATTEMPTS, session)
+        stream = plan.stream
+        kinesis = Kinesis(stream.arn, stream.region, stream.endpoint_url, session, stream.role)
         sink = ParquetSink(open_home(plan.dataset, plan.storage, session))
-        published = sink.write(
-            plan, range_, lambda: read_range(kinesis, range_, stream.retention_ms, plan.read_fraction)
-        )
-    except ShardlakeError as exc:
-        return RangeReport(range_.shard_id, str(range_), None, None, type(exc).__name__, str(exc))
-    except Exception as exc:  # the other ranges go on; the type says that this one is a bug
-        return RangeReport(range_.shard_id, str(range_), None, None, "IngestError", f"{type(exc).__name__}: {exc}")
+    except Exception as exc:
+        return [_failed(range_, exc) for range_ in ranges]
+    return list(each(partial(_ingest, plan, kinesis, sink), ranges))
+
+
+def _ingest(plan: BatchPlan, kinesis: Kinesis, sink: ParquetSink, range_: SequenceRange) -> RangeReport:
+    how = plan.stream.retention_ms, plan.read_fraction, plan.retry_budget_s, plan.consumer_arn
+    try:
+        published = sink.write(plan, range_, lambda: read_range(kinesis, range_, *how))
+    except Exception as exc:
+        return _failed(range_, exc)
     contents, counts = published.contents, (published.records, published.quarantined, published.dropped)
     return RangeReport(range_.shard_id, str(range_), contents.rows, contents.bytes, None, None, *counts)
+
+
+def _failed(range_: SequenceRange, exc: Exception) -> RangeReport:
+    """The report of a range that is not published; the type in the message says that an error is a bug."""
+    name, message = type(exc).__name__, str(exc)
+    if not isinstance(exc, ShardlakeError):
+        name, message = "IngestError", f"{name}: {message}"
+    return RangeReport(range_.shard_id, str(range_), None, None, name, message)
 
 
 def report_to_text(reports: Sequence[RangeReport]) -> str:
@@ -87,11 +102,15 @@ def report_to_text(reports: Sequence[RangeReport]) -> str:
 
 
 def sums_of_report(text: str) -> str:
-    """What the ranges of a report hold together, for a task's log. What was left out of the data is told always."""
-    every: list[dict[str, Any]] = json.loads(text)
-    reports = [report for report in every if not report["error"]]
+    """What the ranges of a report hold together, for a task's log. What was left out of the data is told always.
+
+    Raises:
+        ConflictError: it is no report.
+    """
+    every = _reports(text)
+    reports = [report for report in every if not report.error]
     names = ("records", "rows", "quarantined", "dropped")
-    records, rows, quarantined, dropped = (sum(report.get(name) or 0 for report in reports) for name in names)
+    records, rows, quarantined, dropped = (sum(getattr(report, name) or 0 for report in reports) for name in names)
     return (
         f"published {len(reports)} of {len(every)} ranges: {records} records of the stream,"
         f" {rows} user records in data/; {quarantined} records in quarantine/, {dropped} dropped"
@@ -99,7 +118,17 @@ def sums_of_report(text: str) -> str:
 
 
 def error_of_report(text: str) -> ShardlakeError | None:
-    """The most severe error that a report tells of, or None where every range is published."""
-    failed: list[dict[str, Any]] = [report for report in json.loads(text) if report["error"]]
-    found = [getattr(errors, report["error"], errors.IngestError)(report["message"]) for report in failed]
-    return errors.most_severe(found) if found else None
+    """The most severe error that a report tells of, or None where every range is published.
+
+    Raises:
+        ConflictError: it is no report.
+    """
+    found = [error_named(report.error, report.message or "") for report in _reports(text) if report.error]
+    return most_severe(found) if found else None
+
+
+def _reports(text: str) -> list[RangeReport]:
+    try:
+        return TypeAdapter(list[RangeReport]).validate_json(text, strict=True)
+    except ValueError as exc:
+        raise ConflictError("a report cannot be understood", todo="Run the ingest step again") from exc

@@ -57,11 +57,13 @@ class Survey:
 
     Attributes:
         listed: the complete listing, if it is to be recorded.
+        first: the listing is the first one, as far as the ledger told.
         openings: where the chains of shards begin that have none yet, by shard id.
         looks: one per shard that may be read, parents before children.
     """
 
     listed: list[Shard] | None
+    first: bool
     openings: dict[str, Opening]
     looks: list[Look]
 
@@ -91,9 +93,11 @@ class Looker(ABC):
         if shard.missing and not shard.expired:
             return Look(shard, chain)
         try:
-            found = Trimmed(oldest=None, at_end=True) if shard.expired else self._find(shard, position, chain)
+            found = self._find(shard, position, chain)
         except ShardGoneError:
-            return Look(shard, chain)  # it has left the listing meanwhile: the next ones will tell
+            if not shard.expired:
+                return Look(shard, chain)  # the next listings will tell
+            found = Trimmed(oldest=None, at_end=True)
         except IngestError as exc:
             log.warning("%s is left out of this batch: %s", shard.shard_id, exc)
             return Look(shard, chain, error=exc)

@@ -5,6 +5,7 @@
     <dataset>/_shardlake/owner.json                               whose dataset this is
     <dataset>/_shardlake/batches/<batch>/plan.json, report-*.json, verified.json
     <dataset>/_shardlake/lost/shard_id=<shard>/<start>-<through>.json
+    <dataset>/_shardlake/backfill.json                            in a backfill's folder: its bounds
     <dataset>/_shardlake/tmp/<batch>/                             files being written
     <dataset>/backfill/<namespace>/                               a backfill: all of the above once more
 
@@ -22,6 +23,10 @@ DATA = "data"
 QUARANTINE = "quarantine"
 CONTROL = "_shardlake"
 OWNER = f"{CONTROL}/owner.json"
+BOUNDS = f"{CONTROL}/backfill.json"
+BATCHES = f"{CONTROL}/batches"
+LOST = f"{CONTROL}/lost"
+BACKFILLS = "backfill"
 LIVE = "live"
 """The namespace of scheduled ingestion; a backfill's namespace follows from the id of its first run."""
 
@@ -78,7 +83,7 @@ class FileKey:
     @property
     def lost_marker(self) -> str:
         """Where a lost range leaves its marker."""
-        return f"{CONTROL}/lost/{_partition(self.shard_id)}/{self.start_key}-{self.through_key}.json"
+        return f"{LOST}/{_partition(self.shard_id)}/{self.start_key}-{self.through_key}.json"
 
 
 def parse_file_name(shard_id: str, name: str) -> FileKey | None:
@@ -108,12 +113,12 @@ def dataset_of(dataset: str, namespace: str) -> str:
         return dataset
     if not NAMESPACE.fullmatch(namespace):
         raise ValueError(f"not a backfill's id: {namespace[:140]!r}")
-    return f"{dataset}/backfill/{namespace}"
+    return f"{dataset}/{BACKFILLS}/{namespace}"
 
 
 def batch_directory(batch: str) -> str:
     """Where a batch's plan, reports and verification lie."""
-    return f"{CONTROL}/batches/{batch}"
+    return f"{BATCHES}/{batch}"
 
 
 def temporary_directory(batch: str) -> str:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 from urllib.parse import quote
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ByteSize, ConfigDict, Field, SecretStr, model_validator
 
-from shardlake.plan import Aggregates, Storage
+from shardlake.plan import RETRY_BUDGET_S, Aggregates, Role, Storage
+from shardlake.role_keys import MAX_SESSION_NAME, StreamRoleKeys
 from shardlake.schedule import parse_duration, parse_schedule
+from shardlake.start_keys import SHARD_STARTS, STREAM_START, ShardStarts, StreamStart
 from shardlake.storage import REGION, S3, StorageKeys, endpoint, s3_dataset
 
 PIPELINE_NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$"
@@ -63,30 +65,6 @@ class _Model(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
 
-class AtTimestamp(_Model):
-    """A start by arrival time."""
-
-    at_timestamp: datetime = Field(description="a time with an offset, like 2026-01-31T00:00:00Z")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _no_numbers(cls, value: Any) -> Any:
-        if isinstance(value, dict) and not isinstance(value.get("at_timestamp", ""), str | datetime):
-            raise ValueError("a number is not a time")
-        return value
-
-    @model_validator(mode="after")
-    def _aware(self) -> AtTimestamp:
-        if self.at_timestamp.tzinfo is None or self.at_timestamp < datetime(1970, 1, 1, tzinfo=UTC):
-            raise ValueError("a time without an offset, or before 1970")
-        return self
-
-    @property
-    def at_ms(self) -> int:
-        """Milliseconds since the epoch."""
-        return (self.at_timestamp - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
-
-
 class SparkEngine(_Model):
     """Where Spark runs: `spark-submit --master`, with these `--conf` entries."""
 
@@ -105,6 +83,16 @@ class SparkEngine(_Model):
     )
 
 
+class ConsumerKeys(_Model):
+    """How a stream is read, other than by polling."""
+
+    enhanced_fan_out: str | None = Field(
+        None,
+        pattern=r"^[a-zA-Z0-9_.-]{1,128}$",
+        description="a consumer's name, up to 128 letters, digits and _.-, or null",
+    )
+
+
 class Pipeline(_Model):
     """One stream read into one dataset: the unit of configuration, of isolation and of one DAG.
 
@@ -120,10 +108,11 @@ class Pipeline(_Model):
     endpoint_url: Annotated[str, AfterValidator(endpoint)] | None = Field(
         None, description="http(s)://<host>[:<port>] without a user or a path, or null"
     )
-    start: Literal["trim_horizon", "latest"] | AtTimestamp = Field(
-        "trim_horizon",
-        description="trim_horizon, latest, or {at_timestamp: <time with an offset, like 2026-01-31T00:00:00Z>}",
+    stream_role: StreamRoleKeys = Field(
+        StreamRoleKeys(), description="{role_arn: …, external_id: …, session_name: …}, the first at least, or {}"
     )
+    start: StreamStart = Field("trim_horizon", description=STREAM_START)
+    shard_starts: ShardStarts = Field({}, description=SHARD_STARTS)
     schedule: Annotated[timedelta | str | None, BeforeValidator(parse_schedule)] = Field(
         None, description='a cron expression, a preset like "@hourly", a duration like 15m (s, m, h or d), or null'
     )
@@ -148,8 +137,12 @@ class Pipeline(_Model):
     read_fraction: float | None = Field(
         None, strict=True, gt=0, le=1, description="a number above 0 and up to 1, or null"
     )
+    retry_budget: Annotated[timedelta, BeforeValidator(parse_duration)] = Field(
+        timedelta(seconds=RETRY_BUDGET_S), description="a duration like 10m (s, m, h or d), at most 365d"
+    )
     on_data_loss: Literal["fail", "skip"] = Field("fail", description="fail or skip")
     aggregates: Aggregates = Field("keep", description="keep, drop or quarantine")
+    consumer: ConsumerKeys = Field(ConsumerKeys(), description="{enhanced_fan_out: <a consumer's name>}, or {}")
     engine: SparkEngine = Field(SparkEngine(), description="{kind: spark, master: <url>, conf: {…}}")
 
     @model_validator(mode="after")
@@ -160,10 +153,24 @@ class Pipeline(_Model):
         return self
 
     @model_validator(mode="after")
+    def _fan_out_over_tls(self) -> Pipeline:
+        if self.consumer.enhanced_fan_out and (self.endpoint_url or "").startswith("http:"):
+            raise ValueError("key consumer asks for HTTP/2, which is spoken over TLS, but endpoint_url is http://…")
+        return self
+
+    @model_validator(mode="after")
     def _storage_of_s3(self) -> Pipeline:
         if self.storage != StorageKeys() and not self.dataset.startswith(S3):
             raise ValueError("key storage is set, but the dataset is a folder")
         return self
+
+    @property
+    def role(self) -> Role | None:
+        """The role in which the stream is read, whose session is named after the pipeline unless it has a name."""
+        keys = self.stream_role
+        if not keys.role_arn:
+            return None
+        return Role(keys.role_arn, keys.external_id, keys.session_name or f"shardlake-{self.name}"[:MAX_SESSION_NAME])
 
     @property
     def place(self) -> Storage | None:

@@ -6,11 +6,14 @@ job) checks it against the digest that the ledger's text has. A plan holds no se
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, get_args
+
+from pydantic import TypeAdapter
 
 from shardlake.errors import ConflictError
 from shardlake.ranges import SequenceNumber, SequenceRange, Start, parse_through
@@ -18,13 +21,34 @@ from shardlake.ranges import SequenceNumber, SequenceRange, Start, parse_through
 LAYOUT = 1
 """Version of names, schema and row order in data files; a plan of another layout is refused."""
 
+RETRY_BUDGET_S = 600.0
+"""How long reading a range goes on without a new record, unless told otherwise."""
+
 Aggregates = Literal["keep", "drop", "quarantine"]
 """What becomes of a KPL aggregate with a user record outside of its shard's hash keys."""
 
 
 @dataclass(frozen=True, slots=True)
+class Role:
+    """A role to assume; nothing of it is a secret.
+
+    Attributes:
+        external_id: what the role's trust policy asks for, if it does.
+        session_name: what the logs of the role's account call us, 2 to 64 letters, digits and `+=,.@-_`.
+    """
+
+    role_arn: str
+    external_id: str | None
+    session_name: str
+
+
+@dataclass(frozen=True, slots=True)
 class Stream:
-    """A stream as it was when planning; creation time tells a recreated stream from this one."""
+    """A stream as it was when planning; creation time tells a recreated stream from this one.
+
+    Attributes:
+        role: the role in which it is read; None: as whoever reads it is.
+    """
 
     name: str
     arn: str
@@ -32,6 +56,7 @@ class Stream:
     retention_ms: int
     region: str
     endpoint_url: str | None
+    role: Role | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +106,13 @@ class BatchPlan:
         behind: the window or the byte limit left records behind: another batch should follow at once.
         groups: the ranges, at most one a shard.
         read_fraction: the share of a shard's read limits that reading a range may take; None: it is not paced.
+        retry_budget_s: how long reading a range goes on without a new record, while calls fail or pages are empty.
         losses: what `on_data_loss: fail` kept out of the batch; the run fails for it after the rest is committed.
         storage: how a dataset on S3 is reached; None for a folder.
         aggregates: `keep`: all aggregates are unpacked; `drop`, `quarantine`: not those that have a user record outside
             of the shard's hash keys. None: a plan from before aggregates were unpacked, records stay as they are.
         hash_ranges: those of the shards of `ranges`.
+        consumer_arn: the registered consumer by which ranges are read (enhanced fan-out); None: they are polled.
 
     Raises:
         ValueError: `aggregates` is something else.
@@ -102,11 +129,13 @@ class BatchPlan:
     behind: bool
     groups: tuple[tuple[SequenceRange, ...], ...]
     read_fraction: float | None = None
+    retry_budget_s: float = RETRY_BUDGET_S
     losses: tuple[str, ...] = ()
     layout: int = LAYOUT
     storage: Storage | None = None
     aggregates: Aggregates | None = None
     hash_ranges: tuple[HashRange, ...] = ()
+    consumer_arn: str | None = None
 
     def __post_init__(self) -> None:
         if self.aggregates not in (None, *get_args(Aggregates)):
@@ -153,18 +182,19 @@ class BatchPlan:
             plan = json.loads(text)
             layout = plan["layout"]
             if layout == LAYOUT:
+                _types().validate_json(json.dumps({**plan, "groups": []}), strict=True)
                 return cls(
                     **{
                         **plan,
                         "run": Run(**plan["run"]),
-                        "stream": Stream(**plan["stream"]),
+                        "stream": _stream(plan["stream"]),
                         "losses": tuple(plan["losses"]),
                         "storage": Storage(**plan["storage"]) if plan.get("storage") else None,
                         "hash_ranges": tuple(HashRange(**each) for each in plan.get("hash_ranges", ())),
                         "groups": tuple(tuple(range_from_json(r) for r in group) for group in plan["groups"]),
                     }
                 )
-        except (KeyError, TypeError, ValueError, RecursionError) as exc:
+        except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as exc:
             raise ConflictError(f"this is not a batch plan ({exc})", todo="Run the plan step again") from exc
         raise ConflictError(
             "a plan of another layout",
@@ -172,6 +202,17 @@ class BatchPlan:
             found=layout,
             todo="Finish the batch with the code version that planned it",
         )
+
+
+@functools.cache
+def _types() -> TypeAdapter[BatchPlan]:
+    """What checks the types of a plan's values, but for its ranges, which check themselves."""
+    return TypeAdapter(BatchPlan)
+
+
+def _stream(value: dict[str, Any]) -> Stream:
+    role = value.get("role")
+    return Stream(**{**value, "role": Role(**role) if role else None})
 
 
 def digest(text: str) -> str:

@@ -16,6 +16,7 @@ from shardlake.backfilling import BackfillLooker, resolve
 from shardlake.config import Pipeline
 from shardlake.errors import ConflictError, ShardlakeError, most_severe
 from shardlake.kinesis.client import Kinesis
+from shardlake.kinesis.consumers import active_consumer
 from shardlake.lake.home import Home
 from shardlake.lake.owner import check_owner, claim_dataset, refuse_other
 from shardlake.ledger import Identity, Ledger
@@ -27,6 +28,7 @@ from shardlake.plan import BatchPlan, HashRange, Run
 from shardlake.ranges import SequenceRange
 from shardlake.shards import Shard
 from shardlake.survey import Surveyor
+from shardlake.unaccounted import is_published, refuse_files_of_new_shards
 
 MAX_GROUPS = 1024
 """Most mapped tasks of one Airflow task (`[core] max_map_length`, its default)."""
@@ -60,17 +62,21 @@ class Planner:
         if pinned is None:
             draft = self.draft(run)
             check_owner(self._home, draft)
+            if self._ledger.shards(draft.pipeline):
+                self._claim(draft)  # before positions of another stream are looked for in this one
             looker = self._looker(draft)
             survey = looker.survey()
             self._own(draft)
-            self._record(draft, survey)
+            if not self._record(draft, survey):  # another run was quicker with the first listing: now this is a second
+                survey = looker.survey()
+                self._record(draft, survey)
             clear_away(self._home, self._ledger)
             looks = self._past_losses(draft, looker, survey.looks)
             plan, ranges = _proposal(draft, looks)
             if not ranges:
                 return plan
             group_size = max(self._pipeline.max_group_ranges, ceil(len(ranges) / MAX_GROUPS))
-            pinned = self._ledger.pin(plan, ranges, group_size)
+            pinned = self._ledger.pin(replace(plan, consumer_arn=self._consumer(plan)), ranges, group_size)
         plan = BatchPlan.from_text(pinned)
         self._home.replace(f"{batch_directory(plan.batch_id)}/plan.json", pinned)
         return plan
@@ -155,8 +161,16 @@ class Planner:
             behind=False,
             groups=(),
             read_fraction=self._read_fraction(),
+            retry_budget_s=self._pipeline.retry_budget.total_seconds(),
             aggregates=self._pipeline.aggregates,
         )
+
+    def _consumer(self, plan: BatchPlan) -> str | None:
+        """The consumer by which the live pipeline's ranges are read, registered if it is missing."""
+        name = self._pipeline.consumer.enhanced_fan_out
+        if name is None or plan.namespace != LIVE:
+            return None
+        return active_consumer(self._kinesis, plan.stream.arn, name, plan.pipeline)
 
     def _read_fraction(self) -> float | None:
         pipeline, namespace = self._scope
@@ -173,17 +187,27 @@ class Planner:
     def _own(self, draft: BatchPlan) -> None:
         """Claim ledger and dataset for this pipeline, or find that they are another's."""
         self._home.check_writable()
+        self._claim(draft)
+        claim_dataset(self._home, draft)
+
+    def _claim(self, draft: BatchPlan) -> None:
+        """Claim the ledger for this pipeline, or find that it knows another of this name."""
         identity = Identity(draft.pipeline, draft.stream.arn, draft.stream.created_at_ms, self._pipeline.dataset)
         stored = self._ledger.claim(identity)
         refuse_other(asdict(stored), asdict(identity), f"the ledger knows pipeline {draft.pipeline} otherwise")
-        claim_dataset(self._home, draft)
 
-    def _record(self, draft: BatchPlan, survey: Survey) -> None:
-        """Store the listing with the beginnings of new chains, and where nothing was found."""
+    def _record(self, draft: BatchPlan, survey: Survey) -> bool:
+        """Store the listing with the beginnings of new chains, and where nothing was found.
+
+        Returns:
+            Whether it is stored: not where it was to be the first listing, and is not.
+        """
         if survey.listed is None:
-            return
+            return True
         starts = {shard_id: opening.position for shard_id, opening in survey.openings.items()}
-        self._ledger.record_listing(*self._scope, survey.listed, starts)
+        refuse_files_of_new_shards(self._home, self._ledger, self._scope, starts)
+        if not self._ledger.record_listing(*self._scope, survey.listed, starts, first=survey.first):
+            return False
         caught_up = {
             shard_id: (opening.position, draft.planned_at_ms)
             for shard_id, opening in survey.openings.items()
@@ -195,6 +219,7 @@ class Planner:
             if look.idle_at_ms is not None
         }
         self._ledger.mark_caught_up(*self._scope, caught_up)
+        return True
 
     def _past_losses(self, draft: BatchPlan, looker: Looker, looks: Iterable[Look]) -> list[Look]:
         """Under `on_data_loss: skip`, the looks behind what is lost, which is recorded; else the looks as they are."""
@@ -213,6 +238,8 @@ class Planner:
             lost = looker.lost(look, look.trimmed)
             if lost is None:
                 return replace(look, trimmed=None)
+            if is_published(self._home, self._ledger, self._scope, look.chain):
+                return replace(look, trimmed=None, behind=True)
             try:
                 self._ledger.declare_lost(*self._scope, draft.batch_id, lost, rest_of(look.chain, lost))
             except ConflictError:  # another run was quicker, and knows where the loss ends

@@ -95,7 +95,8 @@ def _read_again(steps: Steps, draft: BatchPlan, row: LedgerRange, data: Path, as
     """
     told, planned = _mode_of_files(steps, row.range), planned_mode(steps, row.batch_id)
     for mode in dict.fromkeys([told.aggregates] if told else [planned, steps.pipeline.aggregates]):
-        pages = read_range(steps.kinesis(), row.range, draft.stream.retention_ms, draft.read_fraction)
+        pace = draft.read_fraction, draft.retry_budget_s
+        pages = read_range(steps.kinesis(), row.range, draft.stream.retention_ms, *pace)
         footer = write_range(data, aside, replace(draft, aggregates=mode), row.range, pages)
         if row.contents and footer.checksum == row.contents.checksum:
             break

@@ -6,7 +6,9 @@ import re
 from typing import Annotated
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, Field
+
+from shardlake.role_keys import RoleKeys
 
 S3 = "s3://"
 REGION = r"^[a-z]{2,4}(-[a-z]+)+-[0-9]{1,2}$"
@@ -54,31 +56,13 @@ def s3_dataset(value: str) -> str:
     return value
 
 
-class StorageKeys(BaseModel):
+class StorageKeys(RoleKeys):
     """How a dataset on S3 is reached."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     region: str | None = Field(None, pattern=REGION, description="a region's code, like eu-west-1")
     endpoint_url: Annotated[str, AfterValidator(endpoint)] | None = Field(
         None, description="http(s)://<host>[:<port>] without a user or a path, or null"
     )
-    role_arn: str | None = Field(
-        None,
-        pattern=r"^arn:aws[a-z-]*:iam::[0-9]{12}:role/[A-Za-z0-9_+=,.@/-]{1,576}$",
-        description="a role's ARN, or null",
-    )
-    external_id: str | None = Field(
-        None,
-        pattern=r"^[A-Za-z0-9_+=,.@:/-]{2,1224}$",
-        description="what the role's trust policy asks for, 2 to 1224 letters, digits and +=,.@:/_-, or null",
-    )
     kms_key_id: str | None = Field(
         None, pattern=r"^[A-Za-z0-9:/_-]{1,2048}$", description="a KMS key's id, ARN or alias/<name>, or null"
     )
-
-    @model_validator(mode="after")
-    def _external_id_of_a_role(self) -> StorageKeys:
-        if self.external_id and not self.role_arn:
-            raise ValueError("an external id without a role")
-        return self

@@ -5,13 +5,10 @@ Nothing is written here, so whatever is wrong with stream, access or configurati
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
-from shardlake.config import AtTimestamp, Pipeline
-from shardlake.errors import ConfigError
+from shardlake.config import Pipeline
 from shardlake.kinesis.client import Kinesis
 from shardlake.kinesis.failures import ShardGoneError
-from shardlake.kinesis.start import Opening, StartPolicy, resolve
+from shardlake.kinesis.start import Opening, StartPolicy, opening_unseen, resolve
 from shardlake.lake.home import Home
 from shardlake.ledger import Chain, Ledger
 from shardlake.ledger.chain import merge_listing
@@ -19,6 +16,7 @@ from shardlake.look import Looker, Survey, side_by_side
 from shardlake.plan import BatchPlan
 from shardlake.ranges import SHARD_END
 from shardlake.shards import Shard, readable
+from shardlake.starts import first_policies
 
 
 class Surveyor(Looker):
@@ -26,50 +24,57 @@ class Surveyor(Looker):
 
     def __init__(self, pipeline: Pipeline, ledger: Ledger, kinesis: Kinesis, home: Home, draft: BatchPlan) -> None:
         super().__init__(pipeline, kinesis, home, draft)
-        self._ledger, self._start = ledger, pipeline.start
+        self._pipeline, self._ledger = pipeline, ledger
 
     def survey(self) -> Survey:
         """List the shards, find where new ones begin, and look at those that may be read.
 
         Raises:
-            ConfigError: the configured start lies in the future, or the stream does not let itself be read.
+            ConfigError: the configured starts are not of this stream, or the stream does not let itself be read.
         """
         known = self._ledger.shards(self._draft.pipeline)
         chains = self._ledger.chains(self._draft.pipeline, self._draft.namespace)
         listed = self._kinesis.list_shards()
-        openings = self._open([shard for shard in listed if shard.shard_id not in chains], self._policy(bool(known)))
+        new = [shard for shard in listed if shard.shard_id not in chains]
+        first = not known
+        if first:
+            policies = first_policies(self._pipeline, listed, self._draft.planned_at_ms)
+        else:
+            policies = self._policies_under_way(new)
+        openings = self._open(new, policies)
         listed = [shard for shard in listed if shard.shard_id in chains or shard.shard_id in openings]
         chains |= {
             shard_id: Chain(shard_id, opening.position, None, self._draft.planned_at_ms if opening.caught_up else None)
             for shard_id, opening in openings.items()
         }
         shards = known | merge_listing(known, listed)
-        return Survey(listed, openings, side_by_side(lambda it: self.look(*it), _unfinished(shards, chains)))
+        looks = side_by_side(lambda it: self.look(*it), _unfinished(shards, chains))
+        return Survey(listed, first, openings, looks)
 
-    def _policy(self, under_way: bool) -> StartPolicy:
-        """`start:` of the configuration for the first listing; shards seen later are read from their beginning."""
-        if under_way:
-            return "beginning"
-        if not isinstance(self._start, AtTimestamp):
-            return self._start
-        if self._start.at_ms // 1000 > self._draft.planned_at_ms // 1000:  # the service's clock shows whole seconds
-            raise ConfigError(
-                f"pipeline {self._draft.pipeline}: start.at_timestamp lies in the future",
-                expected=f"not after {_utc(self._draft.planned_at_ms)}, the service's time",
-                found=_utc(self._start.at_ms),
-                todo="Set a time that has come, or start: latest",
-            )
-        return self._start.at_ms
+    def _policies_under_way(self, new: list[Shard]) -> dict[str, StartPolicy]:
+        """Shards that are first seen when the pipeline is under way are read from their beginning.
 
-    def _open(self, shards: list[Shard], policy: StartPolicy) -> dict[str, Opening]:
-        """Where the chains of new shards begin; a shard that has left the stream meanwhile is none."""
+        Of one that was open at the horizon already, the beginning may be gone: nobody has listed the stream since. One
+        that is listed there together with its parent was not (kinesis-local lists every shard).
+        """
+        born = any(shard.parents for shard in new)
+        then = {shard.shard_id: shard.parents for shard in self._kinesis.shards_at_horizon()} if born else {}
+        unseen = {shard_id for shard_id, parents in then.items() if parents and not then.keys() & set(parents)}
+        return {shard.shard_id: "unseen" if shard.shard_id in unseen else "beginning" for shard in new}
+
+    def _open(self, shards: list[Shard], policies: dict[str, StartPolicy]) -> dict[str, Opening]:
+        """Where the chains of new shards begin.
+
+        A shard that has left the stream since it was listed has none, unless its beginning was to be read.
+        """
         now_ms, retention_ms = self._draft.planned_at_ms, self._draft.stream.retention_ms
 
         def opening(shard: Shard) -> Opening | None:
+            policy = policies[shard.shard_id]
             try:
                 return resolve(self._kinesis, shard, policy, now_ms, retention_ms)
             except ShardGoneError:
-                return None
+                return opening_unseen(shard, None) if policy in ("beginning", "unseen") else None
 
         found = zip(shards, side_by_side(opening, shards), strict=True)
         return {shard.shard_id: opening for shard, opening in found if opening}
@@ -78,13 +83,4 @@ class Surveyor(Looker):
 def _unfinished(shards: dict[str, Shard], chains: dict[str, Chain]) -> list[tuple[Shard, Chain]]:
     """The shards to look at, with their chains: those not at their end, parents before children."""
     finished = {shard_id for shard_id, chain in chains.items() if chain.position is SHARD_END}
-    may_be_read = {shard.shard_id for shard in readable(shards, finished)}
-    return [
-        (shard, chains[shard_id])
-        for shard_id, shard in sorted(shards.items())
-        if shard_id in chains and shard_id not in finished and (shard_id in may_be_read or shard.expired)
-    ]
-
-
-def _utc(at_ms: int) -> str:
-    return datetime.fromtimestamp(at_ms / 1000, tz=UTC).isoformat(timespec="seconds")
+    return [(shard, chains[shard.shard_id]) for shard in readable(shards, finished) if shard.shard_id in chains]

@@ -13,10 +13,10 @@ import boto3
 import pytest
 
 from demo.object_store import BUCKET
-from shardlake.aws import assumed
 from shardlake.errors import ConfigError
 from shardlake.lake.s3 import S3Home
-from shardlake.plan import Storage
+from shardlake.plan import Role, Storage
+from shardlake.roles import assumed
 from support.faulty_proxy import FaultyProxy, faulty_proxy
 from support.lakes import Bucket, BucketLake
 
@@ -94,7 +94,7 @@ class TestRole:
     def test_is_assumed_again_before_its_credentials_expire(
         self, proxy: FaultyProxy, session: boto3.Session, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        credentials: Any = assumed(session, ROLE, None, "name", "us-east-1").get_credentials()
+        credentials: Any = assumed(session, Role(ROLE, None, "name"), "us-east-1").get_credentials()
         assert asked(proxy) == []
         first = credentials.get_frozen_credentials()
         assert credentials.get_frozen_credentials() == first
@@ -113,7 +113,7 @@ class TestRole:
     ) -> None:
         proxy.spoil("AssumeRole", "403")
         home = S3Home(lake.dataset, Storage("us-east-1", proxy.endpoint_url, role_arn=f"{ROLE}2"), session)
-        said = r"no access: .*AssumeRole: AccessDenied: so told\. Check storage\.role_arn and storage\.external_id"
+        said = rf"no access: role {ROLE}2 is not assumed, with no external id: AccessDenied: so told\. Check role_arn"
         with pytest.raises(ConfigError, match=said) as caught:
             home.names("data")
         assert "base-secret" not in f"{caught.value!r} {caught.value.__cause__!r}"

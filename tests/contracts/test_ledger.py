@@ -135,8 +135,15 @@ class TestListing:
         assert ledger.shards(FLIGHTS) == {A: closed}
 
     def test_a_listing_opens_chains(self, ledger: Ledger) -> None:
-        ledger.record_listing(FLIGHTS, LIVE, [shard(A), shard(B)], {A: at(10), B: SHARD_END})
+        assert ledger.record_listing(FLIGHTS, LIVE, [shard(A), shard(B)], {A: at(10), B: SHARD_END}, first=True)
         assert ledger.chains(FLIGHTS, LIVE) == {A: Chain(A, at(10), None, None), B: Chain(B, SHARD_END, None, None)}
+
+    def test_a_first_listing_is_not_stored_behind_another(self, ledger: Ledger) -> None:
+        assert ledger.record_listing(FLIGHTS, LIVE, [shard(A)], {A: at(10)}, first=True)
+        assert not ledger.record_listing(FLIGHTS, LIVE, [shard(A), shard(B)], {A: at(50), B: after(60)}, first=True)
+        assert (ledger.shards(FLIGHTS), [*ledger.chains(FLIGHTS, LIVE)]) == ({A: shard(A)}, [A])
+        assert ledger.record_listing(FLIGHTS, LIVE, [shard(A), shard(B)], {B: at(60)})
+        assert [*ledger.chains(FLIGHTS, LIVE)] == [A, B]
 
 
 class TestChains:

@@ -22,12 +22,13 @@ from local_kinesis.process import LocalKinesis, running
 from local_kinesis.produce import Acknowledged, put_all
 from shardlake.batch import Committed, Steps
 from shardlake.config import Pipeline
+from shardlake.kinesis.budget import Budget
 from shardlake.kinesis.client import Kinesis
 from shardlake.lake.home import Home
 from shardlake.ledger import Chain, Ledger
 from shardlake.ledger.memory import MemoryLedger
 from shardlake.names import LIVE
-from shardlake.plan import BatchPlan, Run
+from shardlake.plan import BatchPlan, Role, Run
 from shardlake.planning import Planner
 from shardlake.ranges import SequenceNumber
 from shardlake.shards import Shard
@@ -36,6 +37,9 @@ from support.inline_engine import InlineEngine
 from support.lakes import Bucket, BucketLake, Folder, Lake
 
 REGION = "us-east-1"
+TEST_BUDGET_S = 2.0
+"""How long planning goes on while calls fail, in tests."""
+
 _numbers = itertools.count()
 
 
@@ -225,12 +229,12 @@ def shared_session() -> Callable[..., Kinesis]:
         stream: str,
         region: str,
         endpoint_url: str | None,
-        attempts: int = 5,
         session: boto3.Session | None = None,
+        role: Role | None = None,
     ) -> Kinesis:
-        return Kinesis(stream, region, endpoint_url, attempts, session or shared)
+        return Kinesis(stream, region, endpoint_url, session or shared, role)
 
-    return client
+    return lambda *arguments, **more: client(*arguments, **more).within(Budget(TEST_BUDGET_S))
 
 
 @pytest.fixture
@@ -267,6 +271,7 @@ def make_world(
         shared_client.delete_stream(StreamName=name)
     shared_kinesis.control(
         {"deny": [], "page_limit": None, "empty_pages": 0, "retention_behaviour": "resume", "reset_stats": True}
+        | {"limits": [], "faults": []}
     )
 
 

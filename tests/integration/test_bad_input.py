@@ -106,7 +106,7 @@ class TestConfiguration:
             " first a letter or digit"
         )
 
-    @pytest.mark.parametrize("name", ["../../etc", "p; rm -rf /", "\x1b[31m"])
+    @pytest.mark.parametrize("name", ["../../etc", "p; rm -rf /", "\t"])
     def test_a_hostile_name_on_the_command_line(self, configured: Callable[..., CommandLine], name: str) -> None:
         code, said = refusal(configured(), "run", name)
         assert code == 2
@@ -165,7 +165,7 @@ class TestStream:
         monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
         monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
 
-        def with_a_session_of_its_own(stream: str, region: str, url: str | None, session: None) -> Kinesis:
+        def with_a_session_of_its_own(stream: str, region: str, url: str | None, session: None, role: None) -> Kinesis:
             return Kinesis(stream, region, url, session=boto3.Session())
 
         monkeypatch.setattr("shardlake.batch.Kinesis", with_a_session_of_its_own)

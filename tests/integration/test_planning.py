@@ -1,92 +1,35 @@
-"""Planning against the local Kinesis: where chains begin, where ranges end, what it costs, and what losses are told."""
+"""Planning against the local Kinesis: where ranges end, what it costs, and what losses are told."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
 
 from shardlake.errors import ConfigError, ConflictError, DataLossError, UnavailableError
 from shardlake.kinesis.client import Kinesis
-from shardlake.kinesis.page import Page
-from shardlake.ledger import LedgerRange
 from shardlake.ledger.memory import MemoryLedger
 from shardlake.names import LIVE
-from shardlake.plan import BatchPlan, Run
-from shardlake.ranges import SHARD_END, SequenceNumber, SequenceRange, Start, Through
-from shardlake.shards import Shard
+from shardlake.plan import Run
+from shardlake.ranges import SHARD_END, SequenceNumber, SequenceRange, Through
+from support.planning import (
+    after,
+    assert_nothing_is_written,
+    at,
+    lost,
+    only,
+    planned,
+    ranges,
+    shard_id,
+)
 
 if TYPE_CHECKING:
     from tests.integration.conftest import World
 
 MakeWorld = Callable[..., "World"]
-
-
-def shard_id(number: int) -> str:
-    return f"shardId-{number:012d}"
-
-
-def at(number: SequenceNumber) -> Start:
-    return Start("AT", number)
-
-
-def after(number: SequenceNumber) -> Start:
-    return Start("AFTER", number)
-
-
-def beginning(world: World, shard: int = 0) -> Start:
-    """The position at a shard's own start."""
-    return at(SequenceNumber(world.shard(shard).starting_sequence_number))
-
-
-def ranges(plan: BatchPlan) -> dict[str, SequenceRange]:
-    return {range_.shard_id: range_ for range_ in plan.ranges}
-
-
-def planned(plan: BatchPlan) -> list[str]:
-    return sorted(ranges(plan))
-
-
-def only(plan: BatchPlan) -> SequenceRange:
-    (range_,) = plan.ranges
-    return range_
-
-
-def arrivals_ms(world: World) -> list[int]:
-    page = world.kinesis.get_records(world.kinesis.iterator_at_horizon(shard_id(0)))
-    return page.arrivals_ms
-
-
-def utc(at_ms: int) -> str:
-    return datetime.fromtimestamp(at_ms / 1000, tz=UTC).isoformat()
-
-
-def lost(world: World) -> list[LedgerRange]:
-    return list(world.ledger.ranges("p", LIVE, state="lost"))
-
-
-class HookedKinesis(Kinesis):
-    """A client that does something before each call."""
-
-    def __init__(self, world: World, before: Callable[[], object]) -> None:
-        self.__dict__.update(world.kinesis.__dict__)
-        self._before = before
-
-    def list_shards(self) -> list[Shard]:
-        self._before()
-        return super().list_shards()
-
-    def _iterator(self, shard_id: str, **position: object) -> str:
-        self._before()
-        return super()._iterator(shard_id, **position)
-
-    def get_records(self, iterator: str, limit: int = 10_000) -> Page:
-        self._before()
-        return super().get_records(iterator, limit)
 
 
 class AncientKinesis(Kinesis):
@@ -97,187 +40,6 @@ class AncientKinesis(Kinesis):
 
     def iterator_from_time(self, shard_id: str, at_ms: int) -> str:
         return self.iterator_at_horizon(shard_id)
-
-
-class TestTrimHorizon:
-    def test_a_full_shard_begins_at_its_oldest_record(self, world: World) -> None:
-        numbers = world.put(b"0", b"1", b"2")
-        assert only(world.plan()) == SequenceRange(shard_id(0), at(numbers[0]), numbers[2], numbers[0])
-
-    def test_a_trimmed_shard_begins_at_the_oldest_record_left(self, world: World) -> None:
-        numbers = world.put(b"0", b"1", b"2")
-        world.trim(before=numbers[1])
-        assert only(world.plan()) == SequenceRange(shard_id(0), at(numbers[1]), numbers[2], numbers[1])
-
-    def test_an_empty_shard_begins_at_its_start_and_its_first_record_is_read(self, world: World) -> None:
-        assert list(world.plan().ranges) == []
-        assert world.chain().position == beginning(world)
-        numbers = world.put(b"0")
-        assert only(world.plan("run-2")) == SequenceRange(shard_id(0), beginning(world), numbers[0], numbers[0])
-
-    def test_a_shard_whose_records_are_all_gone_begins_at_its_start(self, world: World) -> None:
-        world.put(b"0")
-        world.trim()
-        assert list(world.plan().ranges) == []
-        (number,) = world.put(b"1")
-        assert only(world.plan("run-2")) == SequenceRange(shard_id(0), beginning(world), number, number)
-
-    def test_records_about_to_expire_are_left_out_for_they_could_not_be_read(self, world: World) -> None:
-        world.put(b"old")
-        world.advance(hours=1)
-        (younger,) = world.put(b"younger")
-        world.advance(hours=22, seconds=3500)
-        plan = world.plan()
-        world.advance(seconds=300)  # Spark takes its time
-        assert only(plan).start == at(younger)
-        assert world.run()[0] == plan
-        assert world.numbers() == [younger.text]
-
-    def test_a_shard_with_nothing_but_records_about_to_expire_begins_at_the_oldest(self, world: World) -> None:
-        numbers = world.put(b"0", b"1")
-        world.advance(hours=23, seconds=3500)
-        assert only(world.plan()).start == at(numbers[0])
-
-
-class TestLatest:
-    @pytest.fixture
-    def world(self, make_world: MakeWorld) -> World:
-        return make_world(start="latest")
-
-    @pytest.mark.parametrize("age_s", [0, 5, 3600, 80_000])
-    def test_a_full_shard_begins_behind_its_newest_record_however_old(self, world: World, age_s: int) -> None:
-        world.put(b"0", b"1")
-        world.advance(seconds=60)
-        numbers = world.put(b"2", b"3")
-        world.advance(seconds=age_s)
-        assert list(world.plan().ranges) == []
-        assert world.chain().position == after(numbers[1])
-        later = world.put(b"4", b"5")
-        assert only(world.plan("run-2")) == SequenceRange(shard_id(0), after(numbers[1]), later[1], later[0])
-
-    def test_the_newest_record_of_many_is_found_without_reading_them_all(self, world: World) -> None:
-        for _ in range(30):
-            world.put(*[b"x"] * 1000)
-            world.advance(seconds=60)
-        newest = world.put(*[b"x"] * 1000)[-1]
-        world.advance(seconds=4000)  # the step back from here to there covers all of them
-        world.control(reset_stats=True)
-        world.plan()
-        assert world.chain().position == after(newest)
-        assert world.calls()["records"] <= 12_000
-
-    def test_an_empty_shard_begins_at_its_start_and_its_first_record_is_read(self, world: World) -> None:
-        world.plan()
-        assert world.chain().position == beginning(world)
-        (number,) = world.put(b"0")
-        assert only(world.plan("run-2")).through == number
-
-    def test_closed_shards_are_finished_and_open_ones_are_read_from_now_on(self, world: World) -> None:
-        world.put(b"old")
-        world.split(0)
-        world.plan()
-        assert [world.chain(n).position for n in range(3)] == [SHARD_END, beginning(world, 1), beginning(world, 2)]
-        world.put(b"new", shard=2)
-        assert planned(world.plan("run-2")) == [shard_id(2)]
-
-    def test_children_of_a_later_reshard_are_read_from_their_beginning(self, world: World) -> None:
-        world.plan()
-        world.split(0)
-        (number,) = world.put(b"first of the child", shard=1)
-        world.run("run-2")
-        assert only(world.plan("run-3")).anchor == number
-
-
-class TestAtTimestamp:
-    def test_the_first_record_that_arrived_then_or_later_also_within_a_second(self, make_world: MakeWorld) -> None:
-        for _ in range(5):
-            world = make_world()
-            world.advance(seconds=1)
-            numbers = [world.put(b"%d" % n)[0] for n in range(4)]
-            arrivals = arrivals_ms(world)
-            if arrivals[1] < arrivals[2] and arrivals[1] // 1000 == arrivals[2] // 1000:
-                break
-        world.settings["start"] = {"at_timestamp": utc(arrivals[2])}
-        assert only(world.plan()) == SequenceRange(shard_id(0), at(numbers[2]), numbers[3], numbers[2])
-
-    def test_a_time_before_all_records_means_the_oldest(self, world: World) -> None:
-        numbers = world.put(b"0", b"1")
-        world.settings["start"] = {"at_timestamp": "2020-01-01T00:00:00Z"}
-        assert only(world.plan()).start == at(numbers[0])
-
-    def test_a_time_after_all_records_means_behind_the_newest(self, world: World) -> None:
-        numbers = world.put(b"0", b"1")
-        world.advance(seconds=20)
-        world.settings["start"] = {"at_timestamp": utc(arrivals_ms(world)[1] + 10_000)}
-        assert list(world.plan().ranges) == []
-        assert world.chain().position == after(numbers[1])
-
-    def test_an_empty_shard_begins_at_its_start(self, world: World) -> None:
-        world.settings["start"] = {"at_timestamp": "2020-01-01T00:00:00Z"}
-        world.plan()
-        assert world.chain().position == beginning(world)
-
-    def test_a_closed_shard_without_records_since_then_is_finished(self, world: World) -> None:
-        world.put(b"old")
-        world.advance(seconds=20)
-        world.split(0)
-        (number,) = world.put(b"new", shard=1)
-        page = world.kinesis.get_records(world.kinesis.iterator_at_horizon(shard_id(1)))
-        world.settings["start"] = {"at_timestamp": utc(page.arrivals_ms[0] - 5_000)}
-        assert only(world.plan()).start == at(number)
-        assert world.chain(0).position is SHARD_END
-
-    def test_a_record_that_arrives_while_the_start_is_looked_for_is_not_missed(self, world: World) -> None:
-        (before,) = world.put(b"before")
-        world.advance(seconds=20)
-        world.settings["start"] = {"at_timestamp": utc(arrivals_ms(world)[0] + 10_000)}
-        came: list[SequenceNumber] = []
-        calls: list[None] = []
-
-        def arrive_after_the_first_look() -> None:
-            calls.append(None)
-            if len(calls) == 4:  # the listing, one iterator and its page have been
-                came.extend(world.put(b"between"))
-
-        plan = world.plan(kinesis=HookedKinesis(world, arrive_after_the_first_look))
-        assert only(plan) == SequenceRange(shard_id(0), at(came[0]), came[0], came[0])
-        assert before < came[0]
-
-    def test_a_time_in_the_future_is_refused_before_anything_is_written(self, world: World) -> None:
-        world.put(b"0")
-        world.settings["start"] = {"at_timestamp": "2099-01-01T00:00:00Z"}
-        with pytest.raises(
-            ConfigError, match=r"pipeline p: start.at_timestamp lies in the future.*2099-01-01T00:00:00"
-        ):
-            world.plan()
-        assert_nothing_is_written(world)
-
-    def test_the_start_does_not_matter_any_more_once_the_pipeline_is_under_way(self, world: World) -> None:
-        world.put(b"0")
-        world.run()
-        world.settings["start"] = {"at_timestamp": "2099-01-01T00:00:00Z"}
-        (number,) = world.put(b"1")
-        assert only(world.plan("run-2")).through == number
-
-
-def assert_nothing_is_written(world: World) -> None:
-    assert world.ledger.shards("p") == {}
-    assert world.ledger.chains("p", LIVE) == {}
-    assert not world.root.exists()
-
-
-@pytest.mark.parametrize("start", ["trim_horizon", "latest", {"at_timestamp": "2020-01-01T00:00:00Z"}])
-def test_records_that_arrive_between_two_calls_are_never_missed(make_world: MakeWorld, start: object) -> None:
-    world = make_world(start=start)
-    world.plan("first")
-    came: list[SequenceNumber] = []
-    kinesis = HookedKinesis(world, lambda: came.extend(world.put(b"x")))
-    for number in range(12):
-        world.plan(f"run-{number}", kinesis)
-        world.run(f"run-{number}")
-    world.run_until_caught_up()
-    assert len(came) > 30
-    assert world.numbers() == [number.text for number in came]
 
 
 class TestCalls:
@@ -455,42 +217,6 @@ class TestLimits:
         world.assert_every_record_is_there_once()
 
 
-class TestListing:
-    @pytest.fixture
-    def world(self, make_world: MakeWorld) -> World:
-        return make_world(shards=2500)
-
-    def test_all_pages_of_a_listing_are_read(self, world: World) -> None:
-        assert [shard.shard_id for shard in world.kinesis.list_shards()] == [shard_id(n) for n in range(2500)]
-        assert world.server.stats()["operations"]["ListShards"] == 3
-
-    def test_a_listing_that_outlives_its_token_begins_again(self, world: World) -> None:
-        pauses = iter([0, 301])
-        kinesis = SlowListing(world, lambda: world.advance(seconds=next(pauses, 0)))
-        assert [shard.shard_id for shard in kinesis.list_shards()] == [shard_id(n) for n in range(2500)]
-
-    def test_a_listing_that_always_outlives_its_token_fails(self, world: World) -> None:
-        kinesis = SlowListing(world, lambda: world.advance(seconds=301))
-        with pytest.raises(UnavailableError, match="took longer than its page token lives, 3 times"):
-            kinesis.list_shards()
-
-
-class SlowListing(Kinesis):
-    """A client that takes its time before each page of a listing."""
-
-    def __init__(self, world: World, pause: Callable[[], None]) -> None:
-        self.__dict__.update(world.kinesis.__dict__)
-        real = self._client
-
-        class Client:
-            @staticmethod
-            def list_shards(**request: object) -> object:
-                pause()
-                return real.list_shards(**request)
-
-        self._client = Client()
-
-
 class TestGroups:
     def test_groups_are_cut_by_the_configured_count(self, make_world: MakeWorld) -> None:
         world = make_world(shards=5, max_group_ranges=2)
@@ -558,9 +284,9 @@ class TestOpenRanges:
     def test_a_published_open_range_is_taken_over_though_its_records_are_gone(self, world: World) -> None:
         numbers = world.put(b"0", b"1")
         plan = world.plan("run-1")
-        from shardlake.ingesting import ingest_range
+        from shardlake.ingesting import ingest_ranges
 
-        assert ingest_range(plan, only(plan)).error is None
+        assert [report.error for report in ingest_ranges(plan, [only(plan)])] == [None]
         world.trim()
         _, committed = world.run("run-2")
         assert committed is not None
@@ -579,115 +305,6 @@ class TestOpenRanges:
         assert committed is not None
         assert committed.rows == 0
         assert world.chain().position is SHARD_END
-
-
-class TestReshards:
-    def test_children_come_only_after_their_parents_end_is_committed(self, make_world: MakeWorld) -> None:
-        world = make_world()
-        world.produce(20)
-        world.split(0)
-        world.produce(20)
-        plan = world.plan("run-1")
-        assert (planned(plan), only(plan).through, plan.behind) == ([shard_id(0)], SHARD_END, True)
-        assert planned(world.plan("run-2")) == [shard_id(0)]
-        world.run("run-2")
-        assert planned(world.plan("run-3")) == [shard_id(1), shard_id(2)]
-
-    def test_a_merged_shard_waits_for_both_parents(self, make_world: MakeWorld) -> None:
-        world = make_world(shards=2, max_range_bytes=60)
-        world.put(b"x" * 50)
-        world.put(b"y" * 50, b"z" * 50, shard=1)
-        world.merge(0, 1)
-        (number,) = world.put(b"child", shard=2)
-        assert planned(world.run("run-1")[0]) == [shard_id(0), shard_id(1)]
-        assert planned(world.run("run-2")[0]) == [shard_id(1)]
-        assert only(world.run("run-3")[0]) == SequenceRange(shard_id(2), at(number), number, number)
-
-    def test_several_generations_and_update_shard_count(self, make_world: MakeWorld) -> None:
-        world = make_world(shards=2)
-        world.produce(30)
-        world.split(0)
-        world.produce(30)
-        world.split(2)
-        world.merge(3, 1)
-        world.produce(30)
-        world.run("run-1")
-        world.client.update_shard_count(StreamName=world.stream, TargetShardCount=4, ScalingType="UNIFORM_SCALING")
-        world.produce(30)
-        world.run_until_caught_up()
-        world.assert_every_record_is_there_once()
-        chains = world.ledger.chains("p", LIVE)
-        assert set(chains) == set(world.ledger.shards("p"))
-        closed = {shard.shard_id for shard in world.kinesis.list_shards() if shard.closed}
-        assert {id_ for id_, chain in chains.items() if chain.position is SHARD_END} == closed
-
-    def test_an_empty_shards_end_leaves_a_file_without_rows(self, world: World) -> None:
-        world.split(0)
-        _, committed = world.run()
-        assert committed is not None
-        assert committed.rows == 0
-        assert [path.split("/")[0] for path in world.files()] == [f"shard_id={shard_id(0)}"]
-
-    def test_a_child_keeps_its_place_from_when_it_was_first_seen_so_that_its_losses_are_told(
-        self, world: World
-    ) -> None:
-        world.put(b"parent")
-        world.split(0)
-        numbers = world.put(b"0", b"1", shard=1)
-        world.run("run-1")
-        world.trim(before=numbers[1], shard=1)
-        with pytest.raises(DataLossError, match=f"records of {shard_id(1)} after position AT {numbers[0]}"):
-            world.plan("run-2")
-
-    def test_a_parent_that_leaves_the_listing_unread_is_a_loss_and_holds_back_its_children_until_told(
-        self, make_world: MakeWorld
-    ) -> None:
-        world = make_world()
-        world.put(b"parent")
-        world.plan("run-1")
-        world.split(0)
-        (number,) = world.put(b"child", shard=1)
-        world.trim(shard=0)
-        assert list(world.plan("run-2").ranges) == []  # one listing may be incomplete
-        with pytest.raises(DataLossError, match=f"records of {shard_id(0)} .*found no record left.*on_data_loss: skip"):
-            world.plan("run-3")
-        world.settings["on_data_loss"] = "skip"
-        plan = world.plan("run-4")
-        assert (list(plan.ranges), plan.behind) == ([], True)
-        assert [row.range.through for row in lost(world)] == [SHARD_END]
-        assert only(world.plan("run-5")) == SequenceRange(shard_id(1), at(number), number, number)
-
-    def test_a_shard_that_goes_before_its_first_record_is_found_is_none_and_its_children_are_read(
-        self, world: World
-    ) -> None:
-        world.put(b"parent")
-        world.split(0)
-        (number,) = world.put(b"child", shard=1)
-        calls: list[None] = []
-
-        def expire() -> None:
-            calls.append(None)
-            if len(calls) == 2:
-                world.trim(shard=0)
-
-        plan = world.plan("run-1", HookedKinesis(world, expire))
-        assert only(plan) == SequenceRange(shard_id(1), at(number), number, number)
-        assert set(world.ledger.shards("p")) == {shard_id(1), shard_id(2)}
-
-    def test_a_shard_that_goes_between_listing_and_looking_waits_for_the_next_listings(self, world: World) -> None:
-        world.put(b"parent")
-        world.run()
-        world.split(0)
-        world.put(b"child", shard=1)
-        calls: list[None] = []
-
-        def expire() -> None:
-            calls.append(None)
-            if len(calls) == 2:
-                world.trim(shard=0)
-
-        plan = world.plan("run-2", HookedKinesis(world, expire))
-        assert list(plan.ranges) == []
 
 
 class TestIdleAndOld:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from shardlake.errors import ConflictError, DataLossError, IngestError, UnavailableError
+from shardlake.errors import ConfigError, ConflictError, DataLossError, IngestError, UnavailableError
 from shardlake.kinesis.client import Kinesis
+from shardlake.kinesis.failures import InvalidPositionError
 from shardlake.kinesis.page import Page
 from shardlake.kinesis.reader import read_range
 from shardlake.ranges import SHARD_END, SequenceNumber, SequenceRange, Start, Through
@@ -34,15 +35,27 @@ def after(number: SequenceNumber, through: Through, anchor: SequenceNumber | Non
     return SequenceRange(SHARD, Start("AFTER", number), through, anchor)
 
 
-def read(world: World, range_: SequenceRange, kinesis: Kinesis | None = None) -> list[str]:
+def opened(kinesis: Kinesis, range_: SequenceRange, retention_ms: int = DAY_MS, budget_s: float = 5) -> Iterator[Page]:
+    """Reading a range, which gives up soon."""
+    return read_range(kinesis, range_, retention_ms, retry_budget_s=budget_s)
+
+
+def read(world: World, range_: SequenceRange, kinesis: Kinesis | None = None, budget_s: float = 5) -> list[str]:
     """The numbers that reading a range gives."""
-    pages = list(read_range(kinesis or world.kinesis, range_, DAY_MS))
+    pages = list(opened(kinesis or world.kinesis, range_, budget_s=budget_s))
     assert all(len(page) for page in pages)
     return [number for page in pages for number in page.sequence_numbers]
 
 
 def texts(numbers: list[SequenceNumber]) -> list[str]:
     return [number.text for number in numbers]
+
+
+@pytest.fixture(params=["resume", "empty-pages"])
+def trimming(request: pytest.FixtureRequest, world: World, no_waiting: None) -> str:
+    """What a trimmed position is answered with."""
+    world.control(retention_behaviour=request.param)
+    return cast(str, request.param)
 
 
 class TestExactRanges:
@@ -82,7 +95,7 @@ class TestExactRanges:
 
     def test_pages_hold_what_was_put(self, world: World) -> None:
         numbers = world.put(b"a", b"", b"\x00\xff")
-        (page,) = read_range(world.kinesis, at(numbers[0], numbers[2]), DAY_MS)
+        (page,) = opened(world.kinesis, at(numbers[0], numbers[2]))
         assert (page.data, page.partition_keys) == ([b"a", b"", b"\x00\xff"], ["k"] * 3)
         assert abs(page.arrivals_ms[0] - page.service_time_ms) <= 2_000
 
@@ -109,27 +122,39 @@ class TestEmptyPages:
     def test_empty_pages_in_the_middle_are_followed(self, world: World, no_waiting: None, count: int) -> None:
         numbers = world.put(*records(6))
         world.control(page_limit=2)
-        pages = read_range(world.kinesis, at(numbers[0], numbers[5]), DAY_MS)
+        pages = opened(world.kinesis, at(numbers[0], numbers[5]))
         assert next(pages).sequence_numbers == texts(numbers[:2])
         world.control(empty_pages=count)
         assert [page.sequence_numbers for page in pages] == [texts(numbers[2:4]), texts(numbers[4:])]
 
     def test_a_range_that_is_not_given_out_fails_after_a_while_and_gives_no_end(
-        self, world: World, no_waiting: None, monkeypatch: pytest.MonkeyPatch
+        self, world: World, no_waiting: None
     ) -> None:
-        monkeypatch.setattr("shardlake.kinesis.reader.SILENCE_S", 0.2)
         numbers = world.put(*records(4))
-        with pytest.raises(UnavailableError, match="no record of range .* for 0 s"):
-            read(world, at(numbers[0], numbers[3].plus(1)))
+        with pytest.raises(
+            UnavailableError, match=r"^no record of range .*; no progress for 1 s\. Run the step again$"
+        ):
+            read(world, at(numbers[0], numbers[3].plus(1)), budget_s=1)
 
-    def test_a_first_record_that_is_not_given_out_fails_after_a_while(
-        self, world: World, no_waiting: None, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr("shardlake.kinesis.pages.MAX_EMPTY_PAGES", 20)
+    def test_a_first_record_that_is_not_given_out_fails_after_a_while(self, world: World) -> None:
         numbers = world.put(*records(2))
-        world.control(empty_pages=30)
-        with pytest.raises(UnavailableError, match="20 empty pages in a row"):
-            read(world, at(numbers[1], numbers[1]))
+        world.control(empty_pages=1_000_000)
+        with pytest.raises(
+            UnavailableError, match=r"^nothing but empty pages from stream .*; no progress for 1 s\. Run the"
+        ):
+            read(world, at(numbers[1], numbers[1]), budget_s=1)
+
+    def test_each_record_gives_the_whole_budget_again(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        waited: list[float] = []
+        monkeypatch.setattr("shardlake.kinesis.reader.EMPTY_PAGE_WAIT_S", 3.0)
+        monkeypatch.setattr("shardlake.kinesis.budget.time.monotonic", lambda: sum(waited))
+        monkeypatch.setattr("shardlake.kinesis.budget.time.sleep", waited.append)
+        range_ = at(SequenceNumber("95"), SequenceNumber("97"))
+        silence: list[list[int]] = [[]] * 3
+        kinesis = ScriptedKinesis([95], *silence, [96], *silence, [97], [95])
+        assert [page.sequence_numbers for page in opened(kinesis, range_, budget_s=10)] == [["95"], ["96"], ["97"]]
+        with pytest.raises(UnavailableError, match="no record of range .*; no progress for 10 s"):
+            list(opened(ScriptedKinesis([95], *silence, [], [97], [95]), range_, budget_s=10))
 
     def test_a_page_wait_keeps_to_five_calls_a_second(self, world: World) -> None:
         numbers = world.put(*records(2))
@@ -147,6 +172,19 @@ class TestEmptyPages:
         numbers = world.put(*records(3))
         kinesis = LateKinesis(world.kinesis, late={numbers[1].text, numbers[2].text}, replies=4)
         assert read(world, after(numbers[0], numbers[2], anchor=numbers[1]), kinesis) == texts(numbers[1:])
+
+
+class ForgivingKinesis(Kinesis):
+    """A client to which no position is wrong: one that is not the shard's is its beginning."""
+
+    def __init__(self, real: Kinesis) -> None:
+        self.__dict__.update(real.__dict__)
+
+    def iterator_at(self, shard_id: str, kind: object, number: SequenceNumber) -> str:
+        try:
+            return super().iterator_at(shard_id, kind, number)  # type: ignore[arg-type]
+        except InvalidPositionError:
+            return self.iterator_at_horizon(shard_id)
 
 
 class LateKinesis(Kinesis):
@@ -179,7 +217,7 @@ class TestExpiredIterators:
     def test_reading_goes_on_behind_the_last_record(self, world: World) -> None:
         numbers = world.put(*records(7))
         world.control(page_limit=2)
-        pages = read_range(world.kinesis, at(numbers[0], numbers[6]), DAY_MS)
+        pages = opened(world.kinesis, at(numbers[0], numbers[6]))
         found = []
         for page in pages:
             found += page.sequence_numbers
@@ -191,21 +229,66 @@ class TestExpiredIterators:
     ) -> None:
         numbers = world.put(*records(6))
         world.control(page_limit=3)
-        pages = read_range(world.kinesis, at(numbers[0], numbers[5]), DAY_MS)
+        pages = opened(world.kinesis, at(numbers[0], numbers[5]))
         assert next(pages).sequence_numbers == texts(numbers[:3])
         world.control(empty_pages=4)
         waits = iter([301])
-        monkeypatch.setattr("shardlake.kinesis.reader.time.sleep", lambda _: world.advance(seconds=next(waits, 0)))
+        monkeypatch.setattr("shardlake.kinesis.budget.time.sleep", lambda _: world.advance(seconds=next(waits, 0)))
         assert [page.sequence_numbers for page in pages] == [texts(numbers[3:])]
+
+    @pytest.mark.parametrize("calls", [[1, 2], [2, 3, 4], [4, 5]], ids=["at first", "in the middle", "looking back"])
+    def test_iterators_that_expire_again_and_again_are_got_anew(
+        self, world: World, no_waiting: None, calls: list[int]
+    ) -> None:
+        numbers = world.put(*records(6))
+        expire = {"kind": "expired_iterator", "stream": world.stream, "nth": calls}
+        world.control(page_limit=2, faults=[expire])
+        assert read(world, at(numbers[0], numbers[5])) == texts(numbers)
+        assert world.server.stats()["faults"][0]["fired"] == len(calls)
+
+    def test_iterators_that_always_expire_fail_once_the_budget_is_used_up(self, world: World) -> None:
+        numbers = world.put(*records(6))
+        world.control(page_limit=2, faults=[{"kind": "expired_iterator", "stream": world.stream}])
+        with pytest.raises(
+            UnavailableError, match=r"^GetRecords on stream .*ExpiredIteratorException.*; no progress for 1 s"
+        ):
+            read(world, at(numbers[0], numbers[5]), budget_s=1)
+
+    def test_records_that_are_trimmed_just_then_are_a_loss(self, world: World, trimming: str) -> None:
+        numbers = world.put(*records(8))
+        world.control(page_limit=2)
+        pages = opened(world.kinesis, at(numbers[0], numbers[7]))
+        next(pages)
+        world.advance(seconds=301)
+        world.trim(before=numbers[4])
+        with pytest.raises(DataLossError, match=f"found {numbers[4]} as the oldest record left"):
+            list(pages)
+
+
+class TestClosing:
+    """A shard that a reshard closes while it is read."""
+
+    @pytest.mark.parametrize("last", [3, 5], ids=["with records behind", "at its last record"])
+    def test_the_range_ends_where_it_was_planned(self, world: World, last: int) -> None:
+        numbers = world.put(*records(6))
+        world.control(page_limit=2)
+        pages = opened(world.kinesis, at(numbers[0], numbers[last]))
+        found = next(pages).sequence_numbers
+        world.split(0)
+        assert found + [number for page in pages for number in page.sequence_numbers] == texts(numbers[: last + 1])
+
+    def test_its_end_is_planned_next_and_its_children_after_that(self, world: World, no_waiting: None) -> None:
+        world.produce(20)
+        world.plan("run-0")
+        world.split(0)
+        world.produce(20)
+        plans = [world.run(f"run-{n}")[0] for n in range(3)]
+        ends = [[(range_.shard_id[-1:], range_.through is SHARD_END) for range_ in plan.ranges] for plan in plans]
+        assert ends == [[("0", False)], [("0", True)], [("1", False), ("2", False)]]
+        world.assert_every_record_is_there_once()
 
 
 class TestLoss:
-    @pytest.fixture(params=["resume", "empty-pages"])
-    def trimming(self, request: pytest.FixtureRequest, world: World, no_waiting: None) -> str:
-        """What a trimmed position is answered with."""
-        world.control(retention_behaviour=request.param)
-        return cast(str, request.param)
-
     def test_a_first_record_that_is_gone_is_a_loss(self, world: World, trimming: str) -> None:
         numbers = world.put(*records(6))
         world.trim(before=numbers[3])
@@ -247,7 +330,7 @@ class TestLoss:
         young = world.put(*records(2))
         world.advance(hours=10)
         world.control(page_limit=2)
-        pages = read_range(world.kinesis, at(old[0], young[1]), DAY_MS)
+        pages = opened(world.kinesis, at(old[0], young[1]))
         assert next(pages).sequence_numbers == texts(old[:2])
         world.advance(hours=2)  # old[2:] is gone, unread, and what comes next is far from the horizon
         with pytest.raises(DataLossError, match=f"found {young[0]} as the oldest record left"):
@@ -256,7 +339,7 @@ class TestLoss:
     def test_a_loss_at_the_end_of_what_is_read_is_not_taken_for_silence(self, world: World, trimming: str) -> None:
         numbers = world.put(*records(4))
         world.control(page_limit=2)
-        pages = read_range(world.kinesis, at(numbers[0], numbers[3]), DAY_MS)
+        pages = opened(world.kinesis, at(numbers[0], numbers[3]))
         next(pages)
         world.trim()
         with pytest.raises(DataLossError, match="found nothing left"):
@@ -269,17 +352,53 @@ class TestLoss:
         assert read(world, at(numbers[0], numbers[5])) == texts(numbers)
         assert world.calls() == {"GetShardIterator": 3, "GetRecords": 5, "records": 8}
 
-    def test_far_from_the_horizon_no_call_looks_back(self, world: World) -> None:
+    def test_far_from_the_horizon_one_look_back_proves_all_pages(self, world: World) -> None:
         numbers = world.put(*records(6))
         world.advance(hours=21)
         world.control(page_limit=2, reset_stats=True)
         assert read(world, at(numbers[0], numbers[5])) == texts(numbers)
-        assert world.calls() == {"GetShardIterator": 1, "GetRecords": 3, "records": 6}
+        assert world.calls() == {"GetShardIterator": 2, "GetRecords": 4, "records": 7}
+
+    def test_one_page_needs_no_look_back(self, world: World) -> None:
+        numbers = world.put(*records(6))
+        world.control(reset_stats=True)
+        assert read(world, at(numbers[0], numbers[5])) == texts(numbers)
+        assert world.calls() == {"GetShardIterator": 1, "GetRecords": 1, "records": 6}
+
+    def test_what_a_lowered_retention_takes_away_unread_is_a_loss(self, world: World, trimming: str) -> None:
+        change = world.client.increase_stream_retention_period, world.client.decrease_stream_retention_period
+        change[0](StreamName=world.stream, RetentionPeriodHours=48)
+        old = world.put(*records(4))
+        world.advance(hours=30)
+        young = world.put(*records(2))
+        world.control(page_limit=2)
+        pages = opened(world.kinesis, at(old[0], young[1]), 2 * DAY_MS)
+        assert next(pages).sequence_numbers == texts(old[:2])
+        change[1](StreamName=world.stream, RetentionPeriodHours=24)
+        with pytest.raises(DataLossError, match=f"found {young[0]} as the oldest record left"):
+            list(pages)
+
+    def test_what_is_trimmed_behind_the_reading_is_none(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("shardlake.kinesis.continuity.FAR_PAGES", 2)
+        numbers = world.put(*records(6))
+        world.control(page_limit=1, reset_stats=True)
+        pages = opened(world.kinesis, at(numbers[0], numbers[5]))
+        found = [next(pages).sequence_numbers[0] for _ in range(3)]
+        world.trim(before=numbers[2])
+        assert found + [page.sequence_numbers[0] for page in pages] == texts(numbers)
+        assert world.calls() == {"GetShardIterator": 4, "GetRecords": 9, "records": 9}
+
+    def test_a_shard_that_is_gone_is_a_loss(self, world: World) -> None:
+        numbers = world.put(*records(3))
+        world.split(0)
+        world.advance(hours=25)
+        with pytest.raises(DataLossError, match="found nothing left"):
+            read(world, at(numbers[0], SHARD_END))
 
     def test_an_end_that_was_trimmed_with_what_lies_before_it_is_a_loss(self, world: World, trimming: str) -> None:
         numbers = world.put(*records(8))
         world.control(page_limit=2)
-        pages = read_range(world.kinesis, at(numbers[0], numbers[4]), DAY_MS)
+        pages = opened(world.kinesis, at(numbers[0], numbers[4]))
         next(pages)
         world.trim(before=numbers[6])
         with pytest.raises(DataLossError, match=f"found {numbers[6]} as the oldest record left"):
@@ -311,6 +430,37 @@ class TestOtherRecordsThanPlanned:
         with pytest.raises(ConflictError, match=r"Check whether the stream was recreated"):
             read(world, at(numbers[0], numbers[2]))
 
+    @pytest.mark.parametrize(
+        ("seconds", "error"), [(5, ConfigError), (301, ConflictError)], ids=["iterator valid", "iterator expired"]
+    )
+    def test_a_stream_recreated_while_it_is_read_ends_the_reading(
+        self, world: World, seconds: int, error: type[Exception]
+    ) -> None:
+        numbers = world.put(*records(4))
+        world.control(page_limit=2)
+        pages = opened(world.kinesis, at(numbers[0], numbers[3]))
+        next(pages)
+        world.client.delete_stream(StreamName=world.stream)
+        world.advance(seconds=seconds)
+        world.client.create_stream(StreamName=world.stream, ShardCount=1)
+        world.put(*records(4))
+        with pytest.raises(error, match="recreated|deleted"):
+            next(pages)
+
+    def test_a_service_that_takes_the_old_position_for_the_new_streams_beginning_is_found_out(
+        self, world: World
+    ) -> None:
+        numbers = world.put(*records(4))
+        world.control(page_limit=2)
+        pages = opened(ForgivingKinesis(world.kinesis), at(numbers[0], numbers[3]))
+        next(pages)
+        world.client.delete_stream(StreamName=world.stream)
+        world.advance(seconds=301)
+        world.client.create_stream(StreamName=world.stream, ShardCount=1)
+        world.put(*records(4))
+        with pytest.raises(DataLossError, match="no longer retained"):
+            list(pages)
+
 
 class ScriptedKinesis(Kinesis):
     """A client whose pages are made up."""
@@ -332,11 +482,11 @@ class TestOrder:
     range_ = at(SequenceNumber("95"), SequenceNumber("120"))
 
     def read(self, *pages: list[int]) -> list[str]:
-        found = read_range(ScriptedKinesis(*pages), self.range_, DAY_MS)
+        found = opened(ScriptedKinesis(*pages), self.range_)
         return [number for page in found for number in page.sequence_numbers]
 
     def test_numbers_are_ordered_as_integers_not_as_texts(self) -> None:
-        assert self.read([95, 99, 100], [101, 120]) == ["95", "99", "100", "101", "120"]
+        assert self.read([95, 99, 100], [101, 120], [100]) == ["95", "99", "100", "101", "120"]
 
     @pytest.mark.parametrize(
         "pages",

@@ -17,7 +17,7 @@ import pytest
 
 import shardlake
 from shardlake.errors import ConflictError, DataLossError, IngestError, UnavailableError
-from shardlake.ingesting import RangeReport, ingest_range
+from shardlake.ingesting import RangeReport, ingest_ranges
 from shardlake.kinesis.page import Page
 from shardlake.kinesis.reader import read_range
 from shardlake.lake.local import LocalHome
@@ -202,9 +202,9 @@ class TestAtOnce:
         plan_file = tmp_path / "plan.json"
         plan_file.write_bytes(world.lake.read(f"_shardlake/batches/{plan.batch_id}/plan.json"))
         code = (
-            "import sys; from pathlib import Path; from shardlake.ingesting import ingest_range;"
+            "import sys; from pathlib import Path; from shardlake.ingesting import ingest_ranges;"
             "from shardlake.plan import BatchPlan;"
-            "plan = BatchPlan.from_text(Path(sys.argv[1]).read_text()); print(ingest_range(plan, next(plan.ranges)))"
+            "plan = BatchPlan.from_text(Path(sys.argv[1]).read_text()); print(ingest_ranges(plan, list(plan.ranges)))"
         )
         command = [sys.executable, "-c", code, str(plan_file)]
         attempts = [
@@ -346,7 +346,7 @@ class TestFolder:
 def test_a_report_tells_what_became_of_a_range(planned: Planned) -> None:
     world, plan, range_ = planned
     contents = Contents(20, 0, "")
-    report = ingest_range(plan, range_)
+    (report,) = ingest_ranges(plan, [range_])
     assert report == RangeReport(range_.shard_id, str(range_), contents.rows, report.bytes, None, None, 20, 0, 0)
     world.lake.write(FileKey.of(range_).path, b"")
-    assert ingest_range(plan, range_).error == "ConflictError"
+    assert ingest_ranges(plan, [range_])[0].error == "ConflictError"

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from shardlake.backfill import Bound, parse_request
 from shardlake.config import Pipeline
 from shardlake.errors import ConfigError, DataLossError
+from shardlake.kinesis.budget import Budget
 from shardlake.kinesis.client import Kinesis
 from shardlake.kinesis.failures import InvalidPositionError
 from shardlake.kinesis.page import Page
@@ -43,6 +44,8 @@ class OneShard(Kinesis):
     empty_pages: int = 0
     trimmed: int = 0
     limits: list[int] = field(default_factory=list)
+    stream_name: str = "s"
+    budget: Budget = field(default_factory=lambda: Budget(1))
 
     @property
     def shard(self) -> Shard:
@@ -146,7 +149,7 @@ def test_a_stretch_holds_exactly_the_records_that_its_bounds_name(drawn: tuple[O
     assert shelf.held(begin, end) == as_defined(shelf.records, begin, end)
 
 
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 @given(shelves(), st.integers(1, 12), st.sampled_from(["1s", "30m", "12h"]))
 def test_its_batches_hold_them_too_each_once(drawn: tuple[OneShard, Bound, Bound], most: int, window: str) -> None:
     shelf, begin, end = drawn

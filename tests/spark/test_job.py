@@ -175,7 +175,7 @@ def test_a_tasks_code_has_only_what_its_job_needs(steps: Callable[..., Steps]) -
     others = tuple(HashRange(f"shardId-{n:012d}", "0", "9" * 39) for n in range(1, 20_000))
     large = replace(plan, hash_ranges=(*plan.hash_ranges, *others), losses=("gone " * 20,) * 20_000)
     assert len(large.to_text()) > 2**21
-    spark = MagicMock()
+    spark = MagicMock(**{"sparkContext.defaultParallelism": 2})
     spark.range.return_value.mapInArrow.return_value.collect.return_value = []
 
     load_job().ingest(
@@ -243,11 +243,12 @@ def test_1_gib_of_backlog_costs_planning_a_page_and_a_worker_less_than_300_mib(
 
         import pyarrow as pa
 
-        from shardlake.ingesting import ingest_range
+        from shardlake.ingesting import ingest_ranges
         from shardlake.plan import BatchPlan
 
         for _ in batches:
-            report = ingest_range(BatchPlan.from_text(text), next(BatchPlan.from_text(text).ranges))
+            plan = BatchPlan.from_text(text)
+            (report,) = ingest_ranges(plan, list(plan.ranges))
             peak_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
             yield pa.RecordBatch.from_pydict({"rows": [report.rows], "peak_kib": [peak_kib]})
 

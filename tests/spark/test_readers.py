@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from shardlake.batch import Steps
-from shardlake.ingesting import ingest_range
+from shardlake.ingesting import ingest_ranges
 from shardlake.plan import Run
 
 pytestmark = pytest.mark.slow
@@ -70,7 +70,7 @@ def dataset(steps: Callable[..., Steps]) -> tuple[Path, set[tuple[str, bytes]]]:
     items = [(f"plane-{n % 50}", b'{"n": %d}' % n) for n in range(1000)]
     made = steps(items, shards=3)
     plan = made.plan(Run("dag", "run"))
-    assert [ingest_range(plan, range_).error for range_ in plan.ranges] == [None, None, None]
+    assert [report.error for report in ingest_ranges(plan, list(plan.ranges))] == [None, None, None]
     return Path(made.home.url("data")), set(items)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from shardlake.aws import session_of
 from shardlake.engines import IngestJob
 from shardlake.errors import IngestError
-from shardlake.ingesting import error_of_report, ingest_range, load_plan, report_to_text
+from shardlake.ingesting import error_of_report, ingest_ranges, load_plan, report_to_text
 from shardlake.lake.home import open_home
 
 
@@ -23,7 +23,7 @@ class InlineEngine:
         plan = load_plan(job.plan_text, job.digest)
         ranges = list(plan.ranges)
         session = session_of(job.credentials)
-        reports = [ingest_range(plan, ranges[row], session) for row in job.ranges]
+        reports = ingest_ranges(plan, [ranges[row] for row in job.ranges], session)
         for report in reports:
             log(f"{report.range}: {report.message or f'{report.rows} rows'}")
         text = report_to_text(reports)

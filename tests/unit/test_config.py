@@ -16,8 +16,11 @@ from hypothesis import strategies as st
 
 from shardlake.config import AtTimestamp, Pipeline, SparkEngine, _pipeline, config_file, load_pipeline, load_pipelines
 from shardlake.errors import ConfigError
-from shardlake.plan import Storage
+from shardlake.pipeline import ConsumerKeys
+from shardlake.plan import Role, Storage
+from shardlake.role_keys import StreamRoleKeys
 from shardlake.schedule import parse_duration, parse_schedule
+from shardlake.start_keys import AfterSequenceNumber, AtSequenceNumber
 from shardlake.storage import StorageKeys
 
 ENTRY: dict[str, Any] = {
@@ -79,6 +82,7 @@ class TestPipeline:
             region="eu-west-1",
             endpoint_url=None,
             start="trim_horizon",
+            shard_starts={},
             schedule=None,
             dataset="/lake/clicks",
             ledger="sqlite:////lake/ledger.db",
@@ -87,6 +91,7 @@ class TestPipeline:
             max_window="1h",
             max_range_bytes="1GiB",
             max_group_ranges=256,
+            retry_budget="10m",
             on_data_loss="fail",
             aggregates="keep",
             engine=SparkEngine(kind="spark", master="local[2]", conf={}),
@@ -103,6 +108,7 @@ class TestPipeline:
             max_window="6h",
             max_range_bytes="512MiB",
             max_group_ranges=10,
+            retry_budget="90s",
             on_data_loss="skip",
             aggregates="quarantine",
             engine={"kind": "spark", "master": "spark://host:7077", "conf": {"spark.executor.cores": 2}},
@@ -111,9 +117,24 @@ class TestPipeline:
         assert pipeline.start.at_ms == 1_769_817_600_000
         assert (pipeline.schedule, pipeline.max_window) == (timedelta(minutes=15), timedelta(hours=6))
         assert (pipeline.max_range_bytes, pipeline.aggregates) == (512 * 2**20, "quarantine")
+        assert pipeline.retry_budget == timedelta(seconds=90)
         assert pipeline.engine == SparkEngine(master="spark://host:7077", conf={"spark.executor.cores": "2"})
         assert pipeline.ledger_url == "postgresql+psycopg://me@host/ledger"
         assert pipeline.dag_id == "kinesis_ingest__p"
+
+    def test_a_shard_may_begin_elsewhere(self, load: Load) -> None:
+        starts = {
+            "shardId-000000000000": "latest",
+            "shardId-000000000001": {"at_timestamp": "2026-01-31T01:00:00+01:00"},
+            "shardId-000000000002": {"at_sequence_number": "0495"},
+            "shardId-000000000003": {"after_sequence_number": "495"},
+        }
+        assert load(shard_starts=starts).shard_starts == {
+            "shardId-000000000000": "latest",
+            "shardId-000000000001": AtTimestamp(at_timestamp=datetime(2026, 1, 31, tzinfo=UTC)),
+            "shardId-000000000002": AtSequenceNumber(at_sequence_number="0495"),
+            "shardId-000000000003": AfterSequenceNumber(after_sequence_number="495"),
+        }
 
     def test_never_changes(self, load: Load) -> None:
         with pytest.raises(ValueError, match="Instance is frozen"):
@@ -158,6 +179,28 @@ class TestPipeline:
             ("start", {"at_timestamp": 1_769_817_600}, "\"{'at_timestamp': 1769817600}\""),
             ("start", {"at_timestamp": "1969-12-31T23:59:59Z"}, "\"{'at_timestamp': '1969-12-31T23:59:59Z'}\""),
             ("start", {"at": "2026-01-31T00:00:00Z"}, "\"{'at': '2026-01-31T00:00:00Z'}\""),
+            ("start", {"at_sequence_number": "495"}, "\"{'at_sequence_number': '495'}\""),
+            ("start", {"after_sequence_number": "495"}, "\"{'after_sequence_number': '495'}\""),
+            ("shard_starts", "latest", "'latest'"),
+            ("shard_starts", {"shardId-000000000000": "now"}, "'shardId-000000000000: now'"),
+            ("shard_starts", {"a": "latest", "b": None}, "'b: None'"),
+            ("shard_starts", {"a/b": "latest"}, "'a/b: latest'"),
+            ("shard_starts", {3: "latest"}, "'3: latest'"),
+            ("shard_starts", {"a": {"after_sequence_number": 495}}, "\"a: {'after_sequence_number': 495}\""),
+            ("shard_starts", {"a": {"after_sequence_number": ""}}, "\"a: {'after_sequence_number': ''}\""),
+            ("shard_starts", {"a": {"at_sequence_number": "0"}}, "\"a: {'at_sequence_number': '0'}\""),
+            ("shard_starts", {"a": {"at_sequence_number": "4" * 57}}, f"\"a: {{'at_sequence_number': '{'4' * 57}'}}\""),
+            ("shard_starts", {"a": {"at_sequence_number": "4x"}}, "\"a: {'at_sequence_number': '4x'}\""),
+            (
+                "shard_starts",
+                {"a": {"at_timestamp": "2026-01-31T00:00:00"}},
+                "\"a: {'at_timestamp': '2026-01-31T00:00:00'}\"",
+            ),
+            (
+                "shard_starts",
+                {"a": {"after_sequence_number": "495", "at_sequence_number": "495"}},
+                "\"a: {'after_sequence_number': '495', 'at_sequence_number': '495'}\"",
+            ),
             ("schedule", 15, "'15'"),
             ("schedule", True, "'True'"),
             ("schedule", "99 * * * *", "'99 * * * *'"),
@@ -169,6 +212,9 @@ class TestPipeline:
             ("dataset", "gs://bucket/lake", "'gs://bucket/lake'"),
             ("dataset", "S3://bucket/lake", "'S3://bucket/lake'"),
             ("storage", "eu-west-1", "'eu-west-1'"),
+            ("stream_role", "arn:aws:iam::123456789012:role/x", "'arn:aws:iam::123456789012:role/x'"),
+            ("stream_role", {"external_id": "a:b"}, "\"{'external_id': 'a:b'}\""),
+            ("stream_role", {"session_name": "a-b"}, "\"{'session_name': 'a-b'}\""),
             ("dataset", "/a\0b", r"'/a\x00b'"),
             ("aws_conn_id", "", "''"),
             ("max_window", "-5m", "'-5m'"),
@@ -186,9 +232,12 @@ class TestPipeline:
             ("max_group_ranges", True, "'True'"),
             ("max_group_ranges", 2.5, "'2.5'"),
             ("max_group_ranges", 10**30, "'" + str(10**30) + "'"),
+            ("retry_budget", "0s", "'0s'"),
+            ("retry_budget", 600, "'600'"),
             ("on_data_loss", False, "'False'"),
             ("aggregates", "Keep", "'Keep'"),
             ("aggregates", False, "'False'"),
+            ("consumer", "lake", "'lake'"),
             ("engine", "spark", "'spark'"),
         ],
     )
@@ -204,9 +253,9 @@ class TestPipeline:
 
     def test_an_unknown_key(self, refusal: Callable[..., str]) -> None:
         assert refusal(shedule="15m") == (
-            "<p>, key shedule: unknown; allowed: stream, region, endpoint_url, start, schedule, dataset, storage,"
-            " ledger, aws_conn_id, max_window, max_range_bytes, max_group_ranges, read_fraction, on_data_loss,"
-            " aggregates, engine"
+            "<p>, key shedule: unknown; allowed: stream, region, endpoint_url, stream_role, start, shard_starts,"
+            " schedule, dataset, storage, ledger, aws_conn_id, max_window, max_range_bytes, max_group_ranges,"
+            " read_fraction, retry_budget, on_data_loss, aggregates, consumer, engine"
         )
 
     def test_every_wrong_key_is_told_on_a_line_of_its_own(self, refusal: Callable[..., str]) -> None:
@@ -220,6 +269,13 @@ class TestPipeline:
         stream = "arn:aws:kinesis:us-east-1:123456789012:stream/clicks"
         assert refusal(stream=stream) == "<p>: key region is eu-west-1, but the stream's ARN is in us-east-1"
 
+    @pytest.mark.parametrize(
+        ("partition", "region"), [("aws", "eu-west-1"), ("aws-cn", "cn-north-1"), ("aws-us-gov", "us-gov-west-1")]
+    )
+    def test_an_arn_of_any_partition(self, load: Load, partition: str, region: str) -> None:
+        stream = f"arn:{partition}:kinesis:{region}:123456789012:stream/clicks"
+        assert load(stream=stream, region=region).stream == stream
+
     def test_a_key_that_is_no_word(self, file: Path) -> None:
         assert (
             refusal_of_text(file, "pipelines: {p: {1: x}}") == "pipeline 'p': a key: expected a word, found 1, a number"
@@ -227,6 +283,48 @@ class TestPipeline:
 
     def test_a_name_of_its_own(self, refusal: Callable[..., str]) -> None:
         assert refusal(name="q") == "<p>, key name: not a key of its own; the entry's key is the name"
+
+
+class TestRole:
+    ARN = "arn:aws-us-gov:iam::123456789012:role/path/clicks-reader"
+
+    def test_there_is_none_unless_told(self, load: Load) -> None:
+        assert load().role is None
+        assert load(stream_role={}).role is None
+
+    def test_is_assumed_in_a_session_that_is_named_after_the_pipeline(self, load: Load) -> None:
+        assert load(stream_role={"role_arn": self.ARN}).role == Role(self.ARN, None, "shardlake-p")
+
+    def test_is_assumed_as_told(self, load: Load) -> None:
+        keys = {"role_arn": self.ARN, "external_id": "a:b/c", "session_name": "team=a+b,c@d.e_f-g"}
+        assert load(stream_role=keys).role == Role(*keys.values())
+
+    def test_a_sessions_name_is_as_long_as_sts_takes(self) -> None:
+        pipeline = Pipeline(**{**ENTRY, "name": "p" * 64, "stream_role": {"role_arn": self.ARN}})
+        assert pipeline.role == Role(self.ARN, None, "shardlake-" + "p" * 54)
+
+    @pytest.mark.parametrize(
+        ("key", "value"),
+        [
+            ("role_arn", "clicks-reader"),
+            ("role_arn", "arn:aws:iam::123456789012:user/x"),
+            ("role_arn", "arn:aws:sts::123456789012:assumed-role/x/y"),
+            ("external_id", "a"),
+            ("external_id", "a b"),
+            ("session_name", "a"),
+            ("session_name", "a:b"),
+            ("session_name", "a\n"),
+            ("session_name", "a" * 65),
+        ],
+    )
+    def test_a_wrong_value(self, refusal: Callable[..., str], key: str, value: str) -> None:
+        said = refusal(stream_role={"role_arn": self.ARN, key: value})
+        allowed = StreamRoleKeys.model_fields[key].description
+        assert said == f"<p>, key stream_role.{key}: found {value!r}; allowed: {allowed}"
+
+    def test_an_unknown_key(self, refusal: Callable[..., str]) -> None:
+        said = refusal(stream_role={"arn": self.ARN})
+        assert said == "<p>, key stream_role.arn: unknown; allowed: role_arn, external_id, session_name"
 
 
 class TestEngine:
@@ -498,7 +596,7 @@ class TestS3:
     def test_an_unknown_key_of_storage(self, refusal: Callable[..., str]) -> None:
         said = refusal(dataset="s3://lake/a", storage={"acl": "private"})
         assert said == (
-            "<p>, key storage.acl: unknown; allowed: region, endpoint_url, role_arn, external_id, kms_key_id"
+            "<p>, key storage.acl: unknown; allowed: role_arn, external_id, region, endpoint_url, kms_key_id"
         )
 
     def test_an_external_id_without_a_role(self, refusal: Callable[..., str]) -> None:
@@ -662,3 +760,25 @@ class TestAtTimestamp:
     def test_knows_offsets(self) -> None:
         at = datetime(1970, 1, 1, 2, tzinfo=timezone(timedelta(hours=1)))
         assert AtTimestamp(at_timestamp=at).at_ms == 3_600_000
+
+
+class TestConsumer:
+    def test_enhanced_fan_out_names_a_consumer(self, load: Load) -> None:
+        assert load().consumer == ConsumerKeys(enhanced_fan_out=None)
+        assert load(consumer={}) == load(consumer={"enhanced_fan_out": None}) == load()
+        named = load(consumer={"enhanced_fan_out": "a.B_c-1"}, endpoint_url="https://kinesis.internal")
+        assert named.consumer.enhanced_fan_out == "a.B_c-1"
+
+    @pytest.mark.parametrize("name", ["", "a b", "a/b", "é", "a" * 129, 1, True])
+    def test_a_wrong_name(self, refusal: Callable[..., str], name: object) -> None:
+        allowed = ConsumerKeys.model_fields["enhanced_fan_out"].description
+        said = refusal(consumer={"enhanced_fan_out": name})
+        assert said == f"<p>, key consumer.enhanced_fan_out: found {str(name)!r}; allowed: {allowed}"
+
+    def test_an_unknown_key(self, refusal: Callable[..., str]) -> None:
+        assert refusal(consumer={"fan_out": "a"}) == "<p>, key consumer.fan_out: unknown; allowed: enhanced_fan_out"
+
+    def test_an_endpoint_without_tls(self, refusal: Callable[..., str], load: Load) -> None:
+        said = refusal(consumer={"enhanced_fan_out": "a"}, endpoint_url="http://localhost:4567")
+        assert said == "<p>: key consumer asks for HTTP/2, which is spoken over TLS, but endpoint_url is http://…"
+        assert load(consumer={}, endpoint_url="http://localhost:4567").endpoint_url == "http://localhost:4567"

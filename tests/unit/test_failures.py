@@ -10,7 +10,6 @@ from shardlake.errors import ConfigError, DataLossError, IngestError, ShardlakeE
 from shardlake.kinesis.failures import (
     InvalidPositionError,
     IteratorExpiredError,
-    KeyThrottledError,
     ListingExpiredError,
     ShardGoneError,
     translated,
@@ -34,10 +33,10 @@ def reply(code: str, message: str = "said so", status: int = 400) -> botocore.ex
     [
         (reply("ProvisionedThroughputExceededException"), UnavailableError),
         (reply("LimitExceededException"), UnavailableError),
-        (reply("KMSThrottlingException"), KeyThrottledError),
+        (reply("KMSThrottlingException"), UnavailableError),
         (reply("InternalFailure", status=500), UnavailableError),
         (reply("SomethingNew", status=503), UnavailableError),
-        (reply("ExpiredTokenException"), UnavailableError),
+        (reply("ExpiredTokenException"), IngestError),
         (reply("SomethingNew"), IngestError),
         (reply("KMSDisabledException"), IngestError),
         (reply("ExpiredIteratorException"), IteratorExpiredError),

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from shardlake.errors import ConflictError
-from shardlake.plan import BatchPlan, HashRange, Run, Storage, Stream, digest, range_from_json, range_to_json
+from shardlake.plan import BatchPlan, HashRange, Role, Run, Storage, Stream, digest, range_from_json, range_to_json
 from shardlake.ranges import SHARD_END, SequenceNumber, SequenceRange, Start
 
 
@@ -33,13 +33,14 @@ def ranges(draw: st.DrawFn) -> SequenceRange:
 @st.composite
 def plans(draw: st.DrawFn) -> BatchPlan:
     text = st.text(max_size=20)
+    role = draw(st.none() | st.builds(Role, text, st.none() | text, text))
     plan = BatchPlan(
         batch_id=draw(text),
         pipeline=draw(text),
         namespace=draw(text),
         run=Run(draw(text), draw(text)),
         stream=Stream(
-            draw(text), draw(text), draw(st.integers(0)), draw(st.integers(0)), draw(text), draw(st.none() | text)
+            draw(text), draw(text), draw(st.integers(0)), draw(st.integers(0)), draw(text), draw(st.none() | text), role
         ),
         dataset=draw(text),
         ledger_id=draw(text),
@@ -50,6 +51,7 @@ def plans(draw: st.DrawFn) -> BatchPlan:
         storage=draw(st.none() | st.builds(Storage, text, *[st.none() | text] * 4)),
         aggregates=draw(st.sampled_from([None, "keep", "drop", "quarantine"])),
         hash_ranges=tuple(draw(st.lists(st.builds(HashRange, text, text, text), max_size=3))),
+        consumer_arn=draw(st.none() | text),
     )
     return plan.with_ranges(draw(st.lists(ranges(), max_size=9)), draw(st.integers(1, 4)))
 
@@ -140,6 +142,8 @@ def _changed(**changes: object) -> str:
         _changed(aggregates="Keep"),
         _changed(aggregates=1),
         _changed(hash_ranges=[{"shard_id": "s"}]),
+        _changed(stream={**asdict(PLAN.stream), "role": {"role_arn": "r"}}),
+        _changed(stream={**asdict(PLAN.stream), "role": "r"}),
     ],
 )
 def test_what_is_not_a_plan_is_refused(text: str) -> None:
@@ -156,6 +160,24 @@ def test_no_text_is_taken_for_a_plan(text: str) -> None:
 def test_a_plan_that_was_pinned_before_datasets_could_be_on_s3_is_read() -> None:
     values = json.loads(PLAN.to_text())
     del values["storage"]
+    assert BatchPlan.from_text(json.dumps(values)) == PLAN
+
+
+def test_a_plan_that_was_pinned_before_the_retry_budget_could_be_told_has_ten_minutes() -> None:
+    values = json.loads(PLAN.to_text())
+    del values["retry_budget_s"]
+    assert BatchPlan.from_text(json.dumps(values)).retry_budget_s == 600
+
+
+def test_a_plan_that_was_pinned_before_enhanced_fan_out_is_polled() -> None:
+    values = json.loads(PLAN.to_text())
+    del values["consumer_arn"]
+    assert BatchPlan.from_text(json.dumps(values)).consumer_arn is None
+
+
+def test_a_plan_that_was_pinned_before_streams_could_have_a_role_is_read() -> None:
+    values = json.loads(PLAN.to_text())
+    del values["stream"]["role"]
     assert BatchPlan.from_text(json.dumps(values)) == PLAN
 
 

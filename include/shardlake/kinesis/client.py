@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import copy
+import logging
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, Literal
@@ -13,9 +16,12 @@ from typing import Any, Literal
 import boto3
 from botocore.config import Config
 
-from shardlake.errors import UnavailableError
-from shardlake.kinesis.failures import KeyThrottledError, ListingExpiredError, translated
+from shardlake.errors import IngestError, UnavailableError
+from shardlake.kinesis.budget import Budget
+from shardlake.kinesis.failures import ListingExpiredError, translated
+from shardlake.kinesis.http2 import subscribe_over_http2
 from shardlake.kinesis.page import Page
+from shardlake.kinesis.replies import Record, decode_records
 from shardlake.plan import Role, Stream
 from shardlake.ranges import SequenceNumber
 from shardlake.roles import assumed
@@ -27,13 +33,32 @@ MAX_PAGE_RECORDS = 10_000
 CONNECTIONS = 32
 """Calls under way at once from one client, at most."""
 
-MAX_BACKOFF_S = 20
-"""Longest wait between two tries of one call, as in botocore's standard retry mode."""
+ATTEMPTS = 3
+"""Tries of one call by botocore's standard retry mode, its default; what goes on failing then is for the budget."""
+
+MAX_BACKOFF_S = 5.0
+"""Longest wait between two tries: for as long, one reply of 10 MiB keeps a shard's readers out (service limits)."""
+
+PLANNING_S = 60.0
+"""How long planning, and whatever else is no reading of a range, goes on without a page from any shard.
+
+For all shards together, however many: where the service gives nothing out, one after another is left out at once.
+"""
 
 LISTINGS = 3
 """Tries at a complete listing, each of which may outlive its page token."""
 
+log = logging.getLogger(__name__)
+
 NumberIterator = Literal["AT_SEQUENCE_NUMBER", "AFTER_SEQUENCE_NUMBER"]
+
+
+@dataclass(frozen=True, slots=True)
+class Consumer:
+    """A consumer that is registered with a stream, for enhanced fan-out."""
+
+    arn: str
+    status: str
 
 
 class Kinesis:
@@ -43,9 +68,11 @@ class Kinesis:
         stream: name or ARN.
         region: the region it is in.
         endpoint_url: another endpoint than the region's own.
-        attempts: tries per call, by botocore's standard retry mode (throttles, 5xx, lost connections; with jitter).
         session: a boto3 session with other credentials than the default chain's.
         role: the role in which the stream is read, assumed by whoever the session is.
+
+    Attributes:
+        budget: how long calls that fail are tried again.
     """
 
     def __init__(
@@ -53,15 +80,16 @@ class Kinesis:
         stream: str,
         region: str,
         endpoint_url: str | None,
-        attempts: int = 5,
         session: boto3.Session | None = None,
         role: Role | None = None,
     ) -> None:
-        self.region, self.endpoint_url, self._attempts, self._role = region, endpoint_url, attempts, role
+        self.region, self.endpoint_url, self._role = region, endpoint_url, role
+        self.budget = Budget(PLANNING_S)
         self.stream_name = stream.rpartition("/")[2]
-        self._stream = {"StreamARN": stream} if stream.startswith("arn:") else {"StreamName": stream}
+        self._arn = {"StreamARN": stream} if stream.startswith("arn:") else {}
+        self._stream = self._arn or {"StreamName": stream}
         config = Config(
-            retries={"mode": "standard", "total_max_attempts": attempts},
+            retries={"mode": "standard", "total_max_attempts": ATTEMPTS},
             max_pool_connections=CONNECTIONS,
             connect_timeout=5,
             read_timeout=30,
@@ -69,10 +97,16 @@ class Kinesis:
         self._endpoint = endpoint_url or region
         with self._errors():
             session = assumed(session, role, region) if role else session or boto3.Session()
-            self._client = session.client(
-                "kinesis", region_name=region, endpoint_url=endpoint_url, config=config
-            )
+            self._client = session.client("kinesis", region_name=region, endpoint_url=endpoint_url, config=config)
+        decode_records(self._client)
+        subscribe_over_http2(self._client)
         self._endpoint = endpoint_url or self._client.meta.endpoint_url
+
+    def within(self, budget: Budget) -> Kinesis:
+        """The same client with another budget."""
+        other = copy.copy(self)
+        other.budget = budget
+        return other
 
     def describe(self) -> tuple[Stream, int]:
         """The stream's ARN, creation time and retention; and the service's time, milliseconds since the epoch."""
@@ -94,15 +128,22 @@ class Kinesis:
 
         A page token lives 300 s; when it has expired, the listing starts again.
         """
+        return self._listed()
+
+    def shards_at_horizon(self) -> list[Shard]:
+        """The shards that were open already when the oldest records that may be retained arrived (ShardFilter)."""
+        return self._listed(ShardFilter={"Type": "AT_TRIM_HORIZON"})
+
+    def _listed(self, **of: Any) -> list[Shard]:
         for _ in range(LISTINGS):
             with contextlib.suppress(ListingExpiredError):
-                return list(self._listing())
+                return list(self._listing(of))
         raise UnavailableError(
             f"ListShards of {self.stream_name} took longer than its page token lives, {LISTINGS} times"
         )
 
-    def _listing(self) -> Iterator[Shard]:
-        request: dict[str, Any] = {**self._stream, "MaxResults": 1000}
+    def _listing(self, of: dict[str, Any]) -> Iterator[Shard]:
+        request: dict[str, Any] = {**self._stream, **of, "MaxResults": 1000}
         while True:
             reply = self._call("list_shards", "Shards", **request)
             yield from map(_shard, reply["Shards"])
@@ -133,37 +174,76 @@ class Kinesis:
 
     def get_records(self, iterator: str, limit: int = MAX_PAGE_RECORDS) -> Page:
         """One page of records."""
-        reply = self._call("get_records", "Records", ShardIterator=iterator, Limit=limit)
-        records = reply["Records"]
+        reply = self._call("get_records", "Records", ShardIterator=iterator, Limit=limit, **self._arn)
+        records: list[Record] = reply["Records"]
         return Page(
-            [record["SequenceNumber"] for record in records],
-            [record["PartitionKey"] for record in records],
-            [_epoch_ms(record["ApproximateArrivalTimestamp"]) for record in records],
-            [record["Data"] for record in records],
-            reply.get("NextShardIterator"),
-            reply.get("MillisBehindLatest", 0),
+            [record.sequence_number for record in records],
+            [record.partition_key for record in records],
+            [round(record.approximate_arrival_timestamp * 1000) for record in records],
+            [record.data for record in records],
+            reply["NextShardIterator"],
+            reply["MillisBehindLatest"],
             _service_time_ms(reply),
         )
 
-    def _call(self, operation: str, member: str, **request: Any) -> dict[str, Any]:
-        """The reply to a call, with the member that every such reply has.
+    def subscribe(self, consumer_arn: str, shard_id: str, number: SequenceNumber) -> Generator[Page, None, None]:
+        """The events of one subscription at a sequence number, empty ones included, for as long as it lasts.
 
-        Two failures botocore does not try again, so it is done here: KMS throttles; and a reply's body breaks off,
-        which botocore gives as a reply without members: in a page of records that would be the end of a closed shard.
+        Nothing is tried again here. An event has no time of its own: the service's is that of the reply, and what has
+        passed since.
         """
-        for left in reversed(range(self._attempts)):
+        position = {"Type": "AT_SEQUENCE_NUMBER", "SequenceNumber": number.text}
+        request = {"ConsumerARN": consumer_arn, "ShardId": shard_id, "StartingPosition": position}
+        reply = self._reply("subscribe_to_shard", "EventStream", request)
+        since_ms = _service_time_ms(reply) - time.monotonic() * 1000
+        with self._errors(), contextlib.closing(reply["EventStream"]) as events:
+            for event in events:
+                yield _page_of_event(event["SubscribeToShardEvent"], round(since_ms + time.monotonic() * 1000))
+
+    def consumers(self, stream_arn: str) -> dict[str, Consumer]:
+        """The stream's registered consumers, by name."""
+        with self._errors():
+            pages = self._client.get_paginator("list_stream_consumers").paginate(StreamARN=stream_arn)
+            found = [each for page in pages for each in page.get("Consumers", ())]
+        return {each["ConsumerName"]: Consumer(each["ConsumerARN"], each["ConsumerStatus"]) for each in found}
+
+    def register_consumer(self, stream_arn: str, name: str, tags: Mapping[str, str]) -> None:
+        """Have a consumer of this name made; it is CREATING for a while."""
+        self._call("register_stream_consumer", "Consumer", StreamARN=stream_arn, ConsumerName=name, Tags=dict(tags))
+
+    def consumer_tags(self, consumer_arn: str) -> dict[str, str]:
+        """The tags of a consumer."""
+        tags = self._call("list_tags_for_resource", "Tags", ResourceARN=consumer_arn)["Tags"]
+        return {tag["Key"]: tag.get("Value", "") for tag in tags}
+
+    def deregister_consumer(self, consumer_arn: str) -> None:
+        """Have a consumer removed; it is DELETING for a while."""
+        self._call("deregister_stream_consumer", "ResponseMetadata", ConsumerARN=consumer_arn)
+
+    def _call(self, operation: str, member: str, **request: Any) -> dict[str, Any]:
+        """The reply to a call, with the member that every such reply has; tried again within the budget."""
+        backoff_s = 1.0
+        while True:
             try:
-                with self._errors():
-                    reply: dict[str, Any] = getattr(self._client, operation)(**request)
-                if member in reply:
-                    return reply
-            except KeyThrottledError:
-                if not left:
-                    raise
-            if left:
-                time.sleep(random.uniform(0, min(2 ** (self._attempts - left), MAX_BACKOFF_S)))  # noqa: S311 (jitter)
+                return self._reply(operation, member, request)
+            except UnavailableError as failure:
+                if backoff_s == 1.0:
+                    log.warning("%s; trying again", failure.what)
+                self.budget.wait(random.uniform(0, backoff_s), failure)  # noqa: S311 (jitter)
+            backoff_s = min(2 * backoff_s, MAX_BACKOFF_S)
+
+    def _reply(self, operation: str, member: str, request: dict[str, Any]) -> dict[str, Any]:
+        """The reply after botocore's own few tries.
+
+        When a reply's body breaks off, botocore gives a reply without members. In a page of records that would be the
+        end of a closed shard.
+        """
+        with self._errors():
+            reply: dict[str, Any] = getattr(self._client, operation)(**request)
+        if member in reply:
+            return reply
         raise UnavailableError(
-            f"the replies of stream {self.stream_name} to {operation} break off, {self._attempts} times in a row",
+            f"the reply of stream {self.stream_name} to {operation} breaks off",
             todo="Run the step again; check what lies between this machine and the service",
         )
 
@@ -171,12 +251,31 @@ class Kinesis:
         return translated(self.stream_name, self._endpoint)
 
 
+def _page_of_event(event: dict[str, Any], service_time_ms: int) -> Page:
+    records = event.get("Records", ())
+    return Page(
+        [record["SequenceNumber"] for record in records],
+        [record["PartitionKey"] for record in records],
+        [_epoch_ms(record["ApproximateArrivalTimestamp"]) for record in records],
+        [record["Data"] for record in records],
+        event.get("ContinuationSequenceNumber"),
+        event.get("MillisBehindLatest", 0),
+        service_time_ms,
+    )
+
+
 def _epoch_ms(at: datetime) -> int:
     return round(at.timestamp() * 1000)
 
 
 def _service_time_ms(reply: dict[str, Any]) -> int:
-    return _epoch_ms(parsedate_to_datetime(reply["ResponseMetadata"]["HTTPHeaders"]["date"]))
+    date = reply["ResponseMetadata"]["HTTPHeaders"].get("date", "")
+    try:
+        return _epoch_ms(parsedate_to_datetime(date))
+    except (ValueError, OverflowError) as exc:
+        raise IngestError(
+            "the service's reply does not say its time", expected="a Date header", found=repr(date[:80])
+        ) from exc
 
 
 def _shard(description: dict[str, Any]) -> Shard:

@@ -6,6 +6,7 @@ import contextlib
 import re
 from collections.abc import Iterator
 
+import botocore.eventstream
 import botocore.exceptions
 import botocore.parsers
 
@@ -24,6 +25,7 @@ _REFUSED = (
 _PASSING = (
     "InternalFailure",
     "InternalFailureException",
+    "KMSThrottlingException",
     "LimitExceededException",
     "ProvisionedThroughputExceededException",
     "RequestTimeout",
@@ -43,6 +45,7 @@ _NO_REPLY = (
     botocore.exceptions.ConnectionError,
     botocore.exceptions.HTTPClientError,
     botocore.exceptions.IncompleteReadError,
+    botocore.eventstream.ParserError,
     botocore.parsers.ResponseParserError,
 )
 
@@ -51,8 +54,8 @@ class IteratorExpiredError(IngestError):
     """A shard iterator is older than five minutes: get another one behind the last record."""
 
 
-class KeyThrottledError(UnavailableError):
-    """KMS has too many requests for the stream's key: botocore does not try such a call again by itself."""
+class InUseError(IngestError):
+    """What was asked for is another's, is there already, or is not ready yet."""
 
 
 class ListingExpiredError(IngestError):
@@ -106,20 +109,22 @@ def _of_reply(exc: botocore.exceptions.ClientError, stream: str, where: str) -> 
             return IteratorExpiredError(said)
         case "ExpiredNextTokenException":
             return ListingExpiredError(said)
-        case "KMSThrottlingException":
-            return KeyThrottledError(said)
         case "InvalidArgumentException":
             return InvalidPositionError(said)
-        case "ResourceNotFoundException" if _NO_SUCH_SHARD.search(message):
+        case "ResourceInUseException":
+            return InUseError(said)
+        case "ResourceNotFoundException" if exc.operation_name == "SubscribeToShard" or _NO_SUCH_SHARD.search(message):
             return ShardGoneError(said)
         case "ResourceNotFoundException":
             todo = "Check stream, region and account"
             return ConfigError(f"stream {stream} is not there, at {where}", found=message, todo=todo)
-        case "ExpiredTokenException":  # a step run again gets itself new ones
-            return UnavailableError(said, todo="The AWS credentials have expired: run the step again with new ones")
+        case "ExpiredTokenException":  # a step run again gets itself new ones, the same call would not
+            return IngestError(said, todo="The AWS credentials have expired: run the step again with new ones")
     if code in _REFUSED:
         return ConfigError(
             f"no access: {said}",
             todo="Grant kinesis:DescribeStreamSummary, ListShards, GetShardIterator and GetRecords on the stream",
         )
-    return UnavailableError(said) if code in _PASSING or status >= 500 else IngestError(said)
+    if code in _PASSING or status >= 500:
+        return UnavailableError(said, todo="Run the step again; where it is throttled, see read_fraction, retry_budget")
+    return IngestError(said)

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from shardlake.errors import UnavailableError
 from shardlake.kinesis.client import MAX_PAGE_RECORDS, Kinesis
+from shardlake.kinesis.failures import IteratorExpiredError
 from shardlake.kinesis.page import Page
 from shardlake.ranges import SequenceNumber
-
-MAX_EMPTY_PAGES = 1_000
-"""Empty pages in a row that are followed before the shard counts as not answering."""
 
 EMPTY_PAGE_WAIT_S = 0.2
 """A shard allows five calls a second; pages with records take longer than that to come."""
@@ -23,26 +20,30 @@ HORIZON_CHECK = 10
 def pages(kinesis: Kinesis, iterator: str, limit: int = MAX_PAGE_RECORDS) -> Iterator[Page]:
     """The pages from an iterator on, empty ones included, ending with one at the tip or at the shard's end.
 
-    An empty page is legal anywhere, also with records ahead, so it never ends the walk by itself.
+    An empty page is legal anywhere, also with records ahead, so it never ends the walk by itself. One that is nearer to
+    the tip than the page before is progress, as records are: sparse ones lie behind many empty pages.
 
     Raises:
-        UnavailableError: too many empty pages in a row.
+        UnavailableError: no progress for longer than the budget.
     """
-    empty = 0
+    behind_ms = 0
     while True:
         page = kinesis.get_records(iterator, limit)
+        if len(page) or page.at_tip or page.millis_behind_latest < behind_ms:
+            kinesis.budget.renew()
         yield page
         if page.next_iterator is None or page.at_tip:
             return
-        iterator = page.next_iterator
-        empty = 0 if len(page) else empty + 1
-        if empty >= MAX_EMPTY_PAGES:
-            raise UnavailableError(
-                f"{empty} empty pages in a row from stream {kinesis.stream_name}, with data ahead",
-                todo="Run the step again; the service is not giving its records out",
-            )
-        if empty:
-            time.sleep(EMPTY_PAGE_WAIT_S)
+        if not len(page):
+            kinesis.budget.wait(EMPTY_PAGE_WAIT_S, _only_empty_pages(kinesis))
+        iterator, behind_ms = page.next_iterator, page.millis_behind_latest
+
+
+def _only_empty_pages(kinesis: Kinesis) -> UnavailableError:
+    return UnavailableError(
+        f"nothing but empty pages from stream {kinesis.stream_name}, with data ahead",
+        todo="Run the step again; the service is not giving its records out",
+    )
 
 
 def first_page(kinesis: Kinesis, iterator: str, limit: int) -> Page:
@@ -59,6 +60,10 @@ def page_at(kinesis: Kinesis, shard_id: str, number: SequenceNumber, limit: int 
     A trimmed position may answer with minutes of empty pages: then the oldest record that is left decides, so the
     page returned begins with it.
     """
+    return unexpired(kinesis, lambda: _page_at(kinesis, shard_id, number, limit))
+
+
+def _page_at(kinesis: Kinesis, shard_id: str, number: SequenceNumber, limit: int) -> Page:
     walk = pages(kinesis, kinesis.iterator_at(shard_id, "AT_SEQUENCE_NUMBER", number), limit)
     for count, page in enumerate(walk, start=1):
         if len(page) or page.at_tip:
@@ -68,3 +73,12 @@ def page_at(kinesis: Kinesis, shard_id: str, number: SequenceNumber, limit: int 
             if oldest.first is None or oldest.first > number:
                 return oldest
     raise AssertionError("the walk ends with a page at the tip, or raises")
+
+
+def unexpired(kinesis: Kinesis, walk: Callable[[], Page]) -> Page:
+    """The page that a walk finds, begun again where its iterator expired, as it does while calls fail for minutes."""
+    while True:
+        try:
+            return walk()
+        except IteratorExpiredError as exc:
+            kinesis.budget.wait(EMPTY_PAGE_WAIT_S, UnavailableError(exc.what, todo="Run the step again"))

@@ -5,37 +5,43 @@ Loss is told, never guessed: whatever does not fit the range raises, and what wa
 
 from __future__ import annotations
 
-import time
 from bisect import bisect_right
 from collections.abc import Iterator
+from functools import partial
 from itertools import pairwise
 
 from shardlake.errors import ConflictError, DataLossError, IngestError, UnavailableError
+from shardlake.kinesis.budget import Budget
 from shardlake.kinesis.client import MAX_PAGE_RECORDS, Kinesis
+from shardlake.kinesis.continuity import Continuity
 from shardlake.kinesis.failures import InvalidPositionError, IteratorExpiredError, ShardGoneError
+from shardlake.kinesis.fan_out import fan_out
 from shardlake.kinesis.page import Page
-from shardlake.kinesis.pages import EMPTY_PAGE_WAIT_S, HORIZON_CHECK, first_page, page_at
+from shardlake.kinesis.pages import EMPTY_PAGE_WAIT_S, HORIZON_CHECK, first_page, page_at, unexpired
 from shardlake.kinesis.quota import ReadQuota
+from shardlake.plan import RETRY_BUDGET_S
 from shardlake.ranges import SHARD_END, SequenceNumber, SequenceRange
-
-NEAR_HORIZON = 0.9
-"""Share of the retention after which a record may be trimmed before those behind it are read."""
 
 PAGE_BYTES = 2 * 2**20
 """What a page of large records is held to. The service's 10 MiB take seven times that while a reply is decoded, and
 calls are no scarcer for it: a shard gives out 2 MiB and answers five calls a second."""
 
-SILENCE_S = 600.0
-"""How long a range may stay without a new record before reading gives up."""
-
 
 def read_range(
-    kinesis: Kinesis, range_: SequenceRange, retention_ms: int, read_fraction: float | None = None
+    kinesis: Kinesis,
+    range_: SequenceRange,
+    retention_ms: int,
+    read_fraction: float | None = None,
+    retry_budget_s: float = RETRY_BUDGET_S,
+    consumer_arn: str | None = None,
 ) -> Iterator[Page]:
     """The records of a range, page by page, in sequence order; no page is empty.
 
     Args:
+        retention_ms: the stream's retention when planning. One that was lowered since shows by what it took away.
         read_fraction: the share of the shard's read limits to take; None: as fast as the service answers.
+        retry_budget_s: how long to go on without a new record while calls fail or pages are empty.
+        consumer_arn: the registered consumer to read by (enhanced fan-out); None: poll.
 
     Raises:
         DataLossError: records of the range are no longer retained.
@@ -45,42 +51,55 @@ def read_range(
     if range_.anchor is None:
         return  # the shard was closed with nothing behind the start, and so it stays
     try:
+        kinesis = kinesis.within(Budget(retry_budget_s))
         quota = ReadQuota(read_fraction) if read_fraction else None
-        yield from _read(kinesis, range_, range_.anchor, retention_ms, quota)
+        poll = partial(_pages, kinesis, range_, quota=quota)
+        shard_id, anchor = range_.shard_id, range_.anchor
+        pages = fan_out(kinesis, consumer_arn, shard_id, anchor, poll) if consumer_arn else poll(anchor)
+        yield from _read(kinesis, range_, retention_ms, pages)
     except ShardGoneError as exc:
         raise _lost(range_, None) from exc
     except InvalidPositionError as exc:
         raise _not_as_planned(range_, exc.what) from exc
 
 
-def _read(
-    kinesis: Kinesis, range_: SequenceRange, anchor: SequenceNumber, retention_ms: int, quota: ReadQuota | None
-) -> Iterator[Page]:
-    before: Page | None = None
-    reached = anchor
-    for page in _pages(kinesis, range_, anchor, quota):
-        _check_follows(page, before, range_)
-        if before and page.service_time_ms - before.arrivals_ms[-1] > NEAR_HORIZON * retention_ms:
-            _check_retained(kinesis, range_, before.number(-1))
+def _read(kinesis: Kinesis, range_: SequenceRange, retention_ms: int, pages: Iterator[Page]) -> Iterator[Page]:
+    """The part of `pages` that is the range's, each checked to follow on the one before without a gap.
+
+    Args:
+        pages: the records from the anchor on, or from what is left of them; no page is empty.
+    """
+    continuity = Continuity(retention_ms, lambda number: _check_retained(kinesis, range_, number))
+    last: SequenceNumber | None = None
+    reached = range_.anchor
+    for page in pages:
+        kinesis.budget.renew()
+        _check_follows(page, last, range_)
+        continuity.follow(page)
         part = _within(page, range_)
         if len(part):
             yield part
-        before, reached = page, part.last or reached
-        if page.number(-1).key >= range_.through.key:
+        last, reached = page.number(-1), part.last or reached
+        if last.key >= range_.through.key:
             break
-    if range_.through not in (SHARD_END, reached):
+    if reached and range_.through not in (SHARD_END, reached):
         _check_retained(kinesis, range_, reached)
-        raise _not_as_planned(range_, f"{before.last if before else None} behind {reached}")
+        raise _not_as_planned(range_, f"{last} behind {reached}")
+    continuity.prove()
 
 
 def _pages(kinesis: Kinesis, range_: SequenceRange, anchor: SequenceNumber, quota: ReadQuota | None) -> Iterator[Page]:
-    """Pages with records from the anchor on, to the shard's end or for as long as one asks."""
-    page = _first_page(kinesis, range_, anchor)
-    last, deadline, empty, limit = page.number(0), 0.0, 0, MAX_PAGE_RECORDS
+    """Pages with records from the anchor on, to the shard's end or for as long as one asks.
+
+    Replies without a new record have a budget of their own: looking back at an old one is no progress.
+    """
+    silence = Budget(kinesis.budget.seconds)
+    page = _first_page(kinesis, range_, anchor, silence)
+    last, empty, limit = page.number(0), 0, MAX_PAGE_RECORDS
     while True:
         if len(page):
-            limit = _limit(page)
-            last, deadline, empty = page.number(-1), time.monotonic() + SILENCE_S, 0
+            silence.renew()
+            last, empty, limit = page.number(-1), 0, _limit(page)
             yield page
         if page.next_iterator is None:
             return
@@ -88,23 +107,23 @@ def _pages(kinesis: Kinesis, range_: SequenceRange, anchor: SequenceNumber, quot
             empty += 1
             if empty % HORIZON_CHECK == 0:
                 _check_retained(kinesis, range_, last)
-            _wait(range_, deadline)
+            silence.wait(EMPTY_PAGE_WAIT_S, _silent(range_))
         if quota:
             quota.wait(sum(map(len, page.data)))
         page = _next_page(kinesis, range_, page.next_iterator, last, limit)
 
 
-def _first_page(kinesis: Kinesis, range_: SequenceRange, anchor: SequenceNumber) -> Page:
+def _first_page(kinesis: Kinesis, range_: SequenceRange, anchor: SequenceNumber, silence: Budget) -> Page:
     """The first page with records from the anchor on. Where there is none, older records tell that it is only late."""
-    deadline = time.monotonic() + SILENCE_S
+    shard_id = range_.shard_id
     while True:
-        page = page_at(kinesis, range_.shard_id, anchor)
+        page = page_at(kinesis, shard_id, anchor)
         if len(page):
             return page
-        oldest = first_page(kinesis, kinesis.iterator_at_horizon(range_.shard_id), limit=1).first
-        if page.at_end or oldest is None or oldest > anchor:
-            raise _lost(range_, oldest)
-        _wait(range_, deadline)
+        horizon = unexpired(kinesis, lambda: first_page(kinesis, kinesis.iterator_at_horizon(shard_id), limit=1))
+        if page.at_end or horizon.first is None or horizon.first > anchor:
+            raise _lost(range_, horizon.first)
+        silence.wait(EMPTY_PAGE_WAIT_S, _silent(range_))
 
 
 def _limit(page: Page) -> int:
@@ -113,29 +132,30 @@ def _limit(page: Page) -> int:
 
 
 def _next_page(kinesis: Kinesis, range_: SequenceRange, iterator: str, last: SequenceNumber, limit: int) -> Page:
+    def behind_last() -> Page:
+        return kinesis.get_records(kinesis.iterator_at(range_.shard_id, "AFTER_SEQUENCE_NUMBER", last), limit)
+
     try:
         return kinesis.get_records(iterator, limit)
     except IteratorExpiredError:
-        return kinesis.get_records(kinesis.iterator_at(range_.shard_id, "AFTER_SEQUENCE_NUMBER", last), limit)
+        return unexpired(kinesis, behind_last)
 
 
-def _wait(range_: SequenceRange, deadline: float) -> None:
-    if time.monotonic() > deadline:
-        raise UnavailableError(f"no record of range {range_} for {SILENCE_S:.0f} s", todo="Run the step again")
-    time.sleep(EMPTY_PAGE_WAIT_S)
+def _silent(range_: SequenceRange) -> UnavailableError:
+    return UnavailableError(f"no record of range {range_}", todo="Run the step again")
 
 
-def _check_follows(page: Page, before: Page | None, range_: SequenceRange) -> None:
-    """Check that a page is in order, and comes after the page before; or, if it is the first, loses nothing."""
+def _check_follows(page: Page, last: SequenceNumber | None, range_: SequenceRange) -> None:
+    """Check that a page is in order, and comes after the last record; or, if it is the first, loses nothing."""
     first = page.number(0)
-    if before is None and not range_.begins_with(first):
+    if last is None and not range_.begins_with(first):
         raise _lost(range_, first)
     numbers = page.sequence_numbers
     if len({len(number) for number in numbers}) == 1:  # texts of one length order as their integers, and faster
         ordered = all(a < b for a, b in pairwise(numbers))
     else:
         ordered = all(int(a) < int(b) for a, b in pairwise(numbers))
-    if not ordered or (before and first <= before.number(-1)):
+    if not ordered or (last and first <= last):
         raise IngestError(f"GetRecords gave records of {range_} out of order, from {first}", todo="Run the step again")
 
 

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from typing import Literal
 
+from shardlake.errors import ConfigError, DataLossError
 from shardlake.kinesis.client import Kinesis
+from shardlake.kinesis.failures import InvalidPositionError
 from shardlake.kinesis.newest import LOOK_RECORDS, newest_record
-from shardlake.kinesis.pages import first_page, pages
+from shardlake.kinesis.pages import first_page, page_at, pages
 from shardlake.ranges import SHARD_END, Position, SequenceNumber, Start
 from shardlake.shards import Shard
 
 HORIZON_MARGIN_MS = 600_000
 """Records this close to the end of their retention are gone before Spark reads them."""
 
-StartPolicy = Literal["beginning", "trim_horizon", "latest"] | int
-"""`start:` of the configuration, an integer being an arrival time in milliseconds since the epoch; or `beginning`, for
-shards that are first seen when the pipeline is under way."""
+StartPolicy = Literal["beginning", "unseen", "trim_horizon", "latest"] | int | Start
+"""A start of the configuration, an integer being an arrival time in milliseconds since the epoch. Or, for shards that
+are first seen when the pipeline is under way: `beginning`, and `unseen` where the beginning may be gone already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,16 +33,27 @@ class Opening:
 def resolve(kinesis: Kinesis, shard: Shard, policy: StartPolicy, now_ms: int, retention_ms: int) -> Opening:
     """The chain start of a shard under a policy.
 
-    `beginning`: AT the oldest record. `trim_horizon`: AT the oldest record that lasts long enough to be read. A time:
-    AT the first record that arrived then or later. `latest`, and a time after which nothing arrived: AFTER the newest
-    record; the end of a closed shard. A shard without any record: AT its StartingSequenceNumber.
+    `beginning`: AT the oldest record. `unseen`: AFTER the shard's StartingSequenceNumber, where planning finds a loss
+    unless the shard's very first record is there. `trim_horizon`: AT the oldest record that lasts long enough to be
+    read. A time: AT the first record that arrived then or after. `latest`, and a time after which nothing arrived:
+    AFTER the newest record; the end of a closed shard. A shard without any record: AT its StartingSequenceNumber. A
+    position: that position.
 
     Args:
         now_ms: the service's time, milliseconds since the epoch.
+
+    Raises:
+        ConfigError: the number of a position is none of the shard's records.
     """
     match policy:
         case "beginning":
-            first = first_page(kinesis, kinesis.iterator_at_horizon(shard.shard_id), limit=1).first
+            first = _oldest(kinesis, shard.shard_id)
+        case "unseen":
+            return opening_unseen(shard, _oldest(kinesis, shard.shard_id))
+        case Start():
+            with contextlib.suppress(DataLossError):  # told by planning, like every loss behind a position
+                check_record(kinesis, shard.shard_id, policy.number)
+            return Opening(policy, caught_up=False)
         case "trim_horizon":
             first = oldest_lasting(kinesis, shard.shard_id, retention_ms)
         case "latest":
@@ -52,6 +66,43 @@ def resolve(kinesis: Kinesis, shard: Shard, policy: StartPolicy, now_ms: int, re
                 if first is None:
                     return opening
     return Opening(Start("AT", first), caught_up=False) if first else _at_empty(shard)
+
+
+def opening_unseen(shard: Shard, oldest: SequenceNumber | None) -> Opening:
+    """The start of a shard that was there, unseen, for longer than its records are retained."""
+    beginning = SequenceNumber(shard.starting_sequence_number)
+    return Opening(Start("AT" if oldest == beginning else "AFTER", beginning), caught_up=False)
+
+
+def check_record(kinesis: Kinesis, shard_id: str, number: SequenceNumber) -> None:
+    """Check that a number is that of a retained record of the shard.
+
+    Raises:
+        ConfigError: it is none of the shard's records.
+        DataLossError: it is no longer retained, if it ever was there.
+    """
+    try:
+        found = page_at(kinesis, shard_id, number, limit=1).first
+    except InvalidPositionError as exc:
+        raise _no_such_record(shard_id, number, exc.what) from exc
+    if found == number:
+        return
+    oldest = _oldest(kinesis, shard_id)
+    if oldest is None or oldest > number:
+        raise DataLossError(
+            f"record {number} of {shard_id} is no longer retained, if it ever was there",
+            found=f"{oldest} as the oldest record left" if oldest else "no record left",
+            todo="Begin with a record that is retained",
+        )
+    raise _no_such_record(shard_id, number, f"{found} behind it" if found else "nothing behind it")
+
+
+def _no_such_record(shard_id: str, number: SequenceNumber, found: str) -> ConfigError:
+    return ConfigError(f"{shard_id} has no record {number}", found=found, todo="Name a record, or give a time")
+
+
+def _oldest(kinesis: Kinesis, shard_id: str) -> SequenceNumber | None:
+    return first_page(kinesis, kinesis.iterator_at_horizon(shard_id), limit=1).first
 
 
 def oldest_lasting(kinesis: Kinesis, shard_id: str, retention_ms: int) -> SequenceNumber | None:

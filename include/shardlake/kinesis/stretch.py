@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from shardlake.backfill import Bound
-from shardlake.errors import ConfigError, DataLossError
+from shardlake.errors import DataLossError
 from shardlake.kinesis.client import Kinesis
-from shardlake.kinesis.failures import InvalidPositionError
 from shardlake.kinesis.newest import newest_record
-from shardlake.kinesis.pages import first_page, page_at
-from shardlake.kinesis.start import first_arrival, oldest_lasting
+from shardlake.kinesis.start import check_record, first_arrival, oldest_lasting
 from shardlake.ranges import SHARD_END, SequenceNumber, SequenceRange, Start, Through
 from shardlake.shards import Shard
 
@@ -43,21 +41,22 @@ def _first(kinesis: Kinesis, shard: Shard, begin: Bound, retention_ms: int) -> S
         case None:
             return oldest_lasting(kinesis, shard.shard_id, retention_ms)
         case SequenceNumber():
-            first = _record(kinesis, shard, begin)
+            check_record(kinesis, shard.shard_id, begin)
             lasting = oldest_lasting(kinesis, shard.shard_id, retention_ms)
-            if lasting and first < lasting:
+            if lasting and begin < lasting:
                 raise DataLossError(
-                    f"record {first} of {shard.shard_id} will no longer be retained when it is read",
+                    f"record {begin} of {shard.shard_id} will no longer be retained when it is read",
                     todo=f"Begin with {lasting} or later, or ask for what is left (retained only)",
                 )
-            return first
+            return begin
         case at_ms:
             return first_arrival(kinesis, shard.shard_id, at_ms)
 
 
 def _through(kinesis: Kinesis, shard: Shard, end: Bound, now_ms: int, retention_ms: int) -> Through | None:
     if isinstance(end, SequenceNumber):
-        return _record(kinesis, shard, end)
+        check_record(kinesis, shard.shard_id, end)
+        return end
     horizon_ms = now_ms - retention_ms
     behind = None if end is None else first_arrival(kinesis, shard.shard_id, end)
     newest = None if behind else _newest(kinesis, shard, now_ms, horizon_ms)
@@ -70,25 +69,3 @@ def _through(kinesis: Kinesis, shard: Shard, end: Bound, now_ms: int, retention_
 
 def _newest(kinesis: Kinesis, shard: Shard, now_ms: int, horizon_ms: int) -> Through | None:
     return SHARD_END if shard.closed else newest_record(kinesis, shard.shard_id, now_ms, horizon_ms)
-
-
-def _record(kinesis: Kinesis, shard: Shard, number: SequenceNumber) -> SequenceNumber:
-    """The number, if it is that of a retained record of the shard."""
-    try:
-        found = page_at(kinesis, shard.shard_id, number, limit=1).first
-    except InvalidPositionError as exc:
-        raise _no_such_record(shard, number, exc.what) from exc
-    if found == number:
-        return number
-    oldest = first_page(kinesis, kinesis.iterator_at_horizon(shard.shard_id), limit=1).first
-    if oldest is None or oldest > number:
-        raise DataLossError(
-            f"record {number} of {shard.shard_id} is no longer retained, if it ever was there",
-            found=f"{oldest} as the oldest record left" if oldest else "no record left",
-            todo="Begin with a record that is retained",
-        )
-    raise _no_such_record(shard, number, f"{found} behind it" if found else "nothing behind it")
-
-
-def _no_such_record(shard: Shard, number: SequenceNumber, found: str) -> ConfigError:
-    return ConfigError(f"{shard.shard_id} has no record {number}", found=found, todo="Name a record, or give a time")

@@ -107,7 +107,7 @@ def _may_have_lost(page: Page, shard: Shard, start: Start, caught_up_at_ms: int 
     """
     if caught_up_at_ms is None:
         return start != Start("AT", SequenceNumber(shard.starting_sequence_number))
-    return caught_up_at_ms < page.service_time_ms - retention_ms
+    return caught_up_at_ms < page.service_time_ms + 1_000 - retention_ms  # the service's clock shows whole seconds
 
 
 def _through(kinesis: Kinesis, shard: Shard, page: Page, retention_ms: int, limits: Limits) -> tuple[Through, bool]:
@@ -120,6 +120,8 @@ def _through(kinesis: Kinesis, shard: Shard, page: Page, retention_ms: int, limi
         return SHARD_END, False
     if page.at_tip:
         return last, _ages(page, retention_ms)
+    if sum(map(len, page.data)) >= limits.range_bytes:
+        return last, True
     window_end_ms, looks = _window_end_ms(page, limits), LOOKS_FROM_NOW
     tip_ms = page.service_time_ms
     if window_end_ms < tip_ms:

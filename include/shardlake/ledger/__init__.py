@@ -15,11 +15,14 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 from shardlake.plan import BatchPlan
 from shardlake.ranges import Position, SequenceRange
 from shardlake.shards import Shard
+
+if TYPE_CHECKING:
+    from shardlake.ledger.restoring import Told
 
 State = Literal["planned", "committed", "lost"]
 Action = Literal["repair", "abandon"]
@@ -139,11 +142,23 @@ class Ledger(ABC):
 
     @abstractmethod
     def record_listing(
-        self, pipeline: str, namespace: str, listed: Sequence[Shard], starts: Mapping[str, Position]
-    ) -> None:
+        self,
+        pipeline: str,
+        namespace: str,
+        listed: Sequence[Shard],
+        starts: Mapping[str, Position],
+        *,
+        first: bool = False,
+    ) -> bool:
         """Store one complete listing: new shards, ends of known ones, `missing` counts; and open chains at `starts`.
 
         A chain that is there already keeps its start. Each call counts as another listing: to try again, list again.
+
+        Args:
+            first: the starts are those of a first listing, which hold for no other.
+
+        Returns:
+            Whether it is stored: a first listing is not where there is one already.
         """
 
     @abstractmethod
@@ -245,6 +260,16 @@ class Ledger(ABC):
         self, pipeline: str, namespace: str, shard_id: str | None = None, state: State | None = None
     ) -> Iterator[LedgerRange]:
         """The rows of the chains, by shard id and start, paged: memory does not grow with their number."""
+
+    @abstractmethod
+    def restore(self, pipeline: str, shards: Sequence[Shard], told: Sequence[Told]) -> None:
+        """Add what the ledger lacks of what a dataset tells: shards, chains, ranges, batches and backfills.
+
+        What is there stays as it is, but for open ranges in the place of which the dataset has others.
+
+        Raises:
+            ConflictError: the ledger has closed what the dataset does not tell; nothing was changed.
+        """
 
 
 def open_ledger(url: str) -> Ledger:

@@ -20,6 +20,7 @@ from shardlake.ledger.chain import (
     is_open,
     merge_listing,
 )
+from shardlake.ledger.restoring import Told, lacking
 from shardlake.plan import BatchPlan
 from shardlake.ranges import Position, SequenceRange
 from shardlake.shards import Shard
@@ -70,12 +71,21 @@ class MemoryLedger(Ledger):
             return dict(self._shards.get(pipeline, {}))
 
     def record_listing(
-        self, pipeline: str, namespace: str, listed: Sequence[Shard], starts: Mapping[str, Position]
-    ) -> None:
+        self,
+        pipeline: str,
+        namespace: str,
+        listed: Sequence[Shard],
+        starts: Mapping[str, Position],
+        *,
+        first: bool = False,
+    ) -> bool:
         with self._lock:
             known = self._shards.setdefault(pipeline, {})
+            if first and known:
+                return False
             known.update(merge_listing(known, listed))
             self._open_chains(pipeline, namespace, starts)
+            return True
 
     def open_backfill(self, pipeline: str, namespace: str, text: str, starts: Mapping[str, Position]) -> str:
         with self._lock:
@@ -188,6 +198,28 @@ class MemoryLedger(Ledger):
                 if shard_id in (None, shard) and state in (None, row.state)
             ]
         return iter(rows)
+
+    def restore(self, pipeline: str, shards: Sequence[Shard], told: Sequence[Told]) -> None:
+        with self._lock:
+            lacks = [
+                lacking(each, self.chains(pipeline, each.namespace), self.ranges(pipeline, each.namespace))
+                for each in told
+            ]
+            known = self._shards.setdefault(pipeline, {})
+            known.update({shard.shard_id: shard for shard in shards if shard.shard_id not in known})
+            for each, missing in zip(told, lacks, strict=True):
+                self._open_chains(pipeline, each.namespace, each.starts)
+                for lack in missing:
+                    if lack.in_the_way:
+                        rows = self._chains[pipeline, each.namespace][lack.in_the_way.shard_id].rows
+                        del rows[lack.in_the_way.start.key]
+                    for row in lack.rows:
+                        self._append(pipeline, each.namespace, row)
+                for plan in each.batches:
+                    self._batches.setdefault(plan.batch_id, plan.to_text())
+                if each.bounds is not None:
+                    backfills = self._backfills.setdefault(pipeline, {})
+                    backfills.setdefault(each.namespace, _StoredBackfill(each.bounds, each.opened_at_ms))
 
     def _open_chains(self, pipeline: str, namespace: str, starts: Mapping[str, Position]) -> None:
         chains = self._chains.setdefault((pipeline, namespace), {})

@@ -34,7 +34,8 @@ from shardlake.ledger.chain import (
     merge_listing,
 )
 from shardlake.ledger.database import Database
-from shardlake.plan import BatchPlan, digest
+from shardlake.ledger.restoring import Told
+from shardlake.plan import BatchPlan
 from shardlake.ranges import Position, SequenceRange
 from shardlake.shards import Shard
 
@@ -76,11 +77,19 @@ class SqlLedger(Ledger):
             return statements.shards(connection, pipeline)
 
     def record_listing(
-        self, pipeline: str, namespace: str, listed: Sequence[Shard], starts: Mapping[str, Position]
-    ) -> None:
+        self,
+        pipeline: str,
+        namespace: str,
+        listed: Sequence[Shard],
+        starts: Mapping[str, Position],
+        *,
+        first: bool = False,
+    ) -> bool:
         t = tables.shards
         with self._database.writing(pipeline) as connection:
             known = statements.shards(connection, pipeline)
+            if first and known:
+                return False
             changed = merge_listing(known, listed)
             statements.insert(
                 connection, t, (tables.shard_row(pipeline, s) for id_, s in changed.items() if id_ not in known)
@@ -100,6 +109,7 @@ class SqlLedger(Ledger):
                 ],
             )
             statements.open_chains(connection, pipeline, namespace, starts)
+            return True
 
     def open_backfill(self, pipeline: str, namespace: str, text: str, starts: Mapping[str, Position]) -> str:
         with self._database.writing(pipeline) as connection:
@@ -107,8 +117,7 @@ class SqlLedger(Ledger):
             if stored is not None:
                 return stored
             check_backfill(namespace)
-            values = {"pipeline": pipeline, "namespace": namespace, "bounds": text, "created_at_ms": _local_time_ms()}
-            connection.execute(sa.insert(tables.backfills), values)
+            statements.insert_backfill(connection, pipeline, namespace, text, _local_time_ms())
             statements.open_chains(connection, pipeline, namespace, starts)
             return text
 
@@ -117,11 +126,8 @@ class SqlLedger(Ledger):
             return statements.backfill(connection, pipeline, namespace)
 
     def backfills(self, pipeline: str) -> dict[str, str]:
-        t = tables.backfills
-        opened = sa.select(t.c.namespace, t.c.bounds).where(t.c.pipeline == pipeline)
         with self._database.reading() as connection:
-            rows = connection.execute(opened.order_by(t.c.created_at_ms, t.c.namespace))
-            return {row.namespace: row.bounds for row in rows}
+            return statements.backfills(connection, pipeline)
 
     def chains(self, pipeline: str, namespace: str) -> dict[str, Chain]:
         with self._database.reading() as connection:
@@ -159,19 +165,7 @@ class SqlLedger(Ledger):
             rows = (LedgerRange(range_, "planned", draft.batch_id, None, None) for range_ in new)
             statements.insert_ranges(connection, draft.pipeline, draft.namespace, rows)
             text = draft.with_ranges(chosen, group_size).to_text()
-            connection.execute(
-                sa.insert(tables.batches),
-                {
-                    "batch_id": draft.batch_id,
-                    "pipeline": draft.pipeline,
-                    "namespace": draft.namespace,
-                    "dag_id": draft.run.dag_id,
-                    "run_id": draft.run.run_id,
-                    "plan": text,
-                    "digest": digest(text),
-                    "created_at_ms": _local_time_ms(),
-                },
-            )
+            statements.insert_batch(connection, draft, text, _local_time_ms())
             return text
 
     def commit(self, plan: BatchPlan, contents: Mapping[SequenceRange, Contents]) -> list[str]:
@@ -185,8 +179,7 @@ class SqlLedger(Ledger):
             for range_, held in contents.items():
                 chain = chains.get(range_.shard_id)
                 if is_open(range_, chain):
-                    of_range = {"of_shard": range_.shard_id, "at_start": range_.start.key}
-                    closed.append({**of_range, **asdict(held), "closed_at_ms": now})
+                    closed.append(statements.closing(range_, held, now))
                 elif message := conflict(range_, held, rows.get(statements.key_of(range_)), chain):
                     messages.append(message)
             statements.execute_many(connection, statements.commit_ranges(plan.pipeline, plan.namespace), closed)
@@ -242,6 +235,16 @@ class SqlLedger(Ledger):
             if len(rows) < statements.PAGE_ROWS:
                 return
             behind = statements.key_of(rows[-1].range)
+
+    def restore(self, pipeline: str, shards: Sequence[Shard], told: Sequence[Told]) -> None:
+        with self._database.writing(pipeline) as connection:
+            known, backfills = statements.shards(connection, pipeline), statements.backfills(connection, pipeline)
+            new = (tables.shard_row(pipeline, shard) for shard in shards if shard.shard_id not in known)
+            statements.insert(connection, tables.shards, new)
+            for each in told:
+                if each.bounds is not None and each.namespace not in backfills:
+                    statements.insert_backfill(connection, pipeline, each.namespace, each.bounds, each.opened_at_ms)
+                statements.restore(connection, pipeline, each)
 
 
 def _local_time_ms() -> int:

@@ -1,11 +1,15 @@
 """What the SQL ledger's transactions are made of: reads and writes of one table or two, each on a connection."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, replace
+from itertools import zip_longest
 
 import sqlalchemy as sa
 
-from shardlake.ledger import Chain, LedgerRange, queries, tables
+from shardlake.ledger import Chain, Contents, LedgerRange, queries, tables
 from shardlake.ledger.chain import chain_of
+from shardlake.ledger.restoring import Lack, Told, lacking
+from shardlake.plan import BatchPlan, digest
 from shardlake.ranges import Position, SequenceRange
 from shardlake.shards import Shard
 
@@ -56,12 +60,41 @@ def batch(connection: sa.Connection, batch_id: str) -> str | None:
     ).scalar_one_or_none()
 
 
+def insert_batch(connection: sa.Connection, plan: BatchPlan, text: str, created_at_ms: int) -> None:
+    """Add a batch, whose plan has this text."""
+    values = {
+        "batch_id": plan.batch_id,
+        "pipeline": plan.pipeline,
+        "namespace": plan.namespace,
+        "dag_id": plan.run.dag_id,
+        "run_id": plan.run.run_id,
+        "plan": text,
+        "digest": digest(text),
+        "created_at_ms": created_at_ms,
+    }
+    connection.execute(sa.insert(tables.batches), values)
+
+
 def backfill(connection: sa.Connection, pipeline: str, namespace: str) -> str | None:
     """The text of a backfill, or None."""
     t = tables.backfills
     return connection.execute(
         sa.select(t.c.bounds).where(t.c.pipeline == pipeline, t.c.namespace == namespace)
     ).scalar_one_or_none()
+
+
+def backfills(connection: sa.Connection, pipeline: str) -> dict[str, str]:
+    """The text of every backfill by its namespace, the first opened first."""
+    t = tables.backfills
+    opened = sa.select(t.c.namespace, t.c.bounds).where(t.c.pipeline == pipeline)
+    rows = connection.execute(opened.order_by(t.c.created_at_ms, t.c.namespace))
+    return {row.namespace: row.bounds for row in rows}
+
+
+def insert_backfill(connection: sa.Connection, pipeline: str, namespace: str, text: str, created_at_ms: int) -> None:
+    """Add a backfill."""
+    values = {"pipeline": pipeline, "namespace": namespace, "bounds": text, "created_at_ms": created_at_ms}
+    connection.execute(sa.insert(tables.backfills), values)
 
 
 def ranges_at_starts(
@@ -94,11 +127,52 @@ def commit_ranges(pipeline: str, namespace: str) -> sa.Update:
     )
 
 
+def closing(range_: SequenceRange, contents: Contents, closed_at_ms: int | None) -> dict[str, object]:
+    """The parameters of `commit_ranges` for a range."""
+    of_range = {"of_shard": range_.shard_id, "at_start": range_.start.key}
+    return {**of_range, **asdict(contents), "closed_at_ms": closed_at_ms}
+
+
 def delete_range(connection: sa.Connection, pipeline: str, namespace: str, range_: SequenceRange) -> None:
     """Take out the row that starts where `range_` does; the database refuses that of a closed one."""
     t = tables.ranges
     of_chain = (t.c.pipeline == pipeline, t.c.namespace == namespace, t.c.shard_id == range_.shard_id)
     connection.execute(sa.delete(t).where(*of_chain, t.c.start_key == range_.start.key))
+
+
+def restore(connection: sa.Connection, pipeline: str, told: Told) -> None:
+    """Add what a namespace lacks of what its dataset tells.
+
+    Raises:
+        ConflictError: as `Ledger.restore`.
+    """
+    scope, t = (pipeline, told.namespace), tables.ranges
+    of_namespace = (t.c.pipeline == pipeline, t.c.namespace == told.namespace)
+    there = sa.select(*tables.value_columns(t)).where(*of_namespace).order_by(t.c.shard_id, t.c.start_key)
+    rows = [tables.ledger_range(row) for row in connection.execute(there)]
+    lacks = lacking(told, chains(connection, *scope), rows)
+    open_chains(connection, *scope, told.starts)
+    for lack in lacks:
+        if lack.in_the_way:
+            delete_range(connection, *scope, lack.in_the_way)
+    _append(connection, *scope, lacks)
+    b = tables.batches
+    known = set(connection.execute(sa.select(b.c.batch_id).where(b.c.pipeline == pipeline)).scalars())
+    for plan in told.batches:
+        if plan.batch_id not in known:
+            insert_batch(connection, plan, plan.to_text(), plan.planned_at_ms)
+
+
+def _append(connection: sa.Connection, pipeline: str, namespace: str, lacks: Iterable[Lack]) -> None:
+    """Add rows to the ends of chains: the first of each, then the second of each, for a range follows a closed one."""
+    for layer in zip_longest(*(lack.rows for lack in lacks)):
+        rows = [row for row in layer if row]
+        born = [
+            replace(row, state="planned", contents=None, closed_at_ms=None) if row.contents else row for row in rows
+        ]
+        insert_ranges(connection, pipeline, namespace, born)
+        closed = [closing(row.range, row.contents, row.closed_at_ms) for row in rows if row.contents]
+        execute_many(connection, commit_ranges(pipeline, namespace), closed)
 
 
 def insert(connection: sa.Connection, table: sa.TableClause, rows: Iterable[dict[str, object]]) -> None:

@@ -1,0 +1,41 @@
+"""How long trouble may last: throttles, errors, lost connections and empty pages alike."""
+
+from __future__ import annotations
+
+import time
+
+from shardlake.errors import UnavailableError
+
+
+class Budget:
+    """Time for trouble, from the first failure to the next progress; then the failure counts.
+
+    What measures it is time without progress, not the sum of failures: a range that is read slowly, because others use
+    up the shard's quota, does not fail as long as records come. Whoever has the budget says what progress is. Time
+    without trouble costs nothing, nor does the failing call itself before it has failed.
+
+    Args:
+        seconds: how long trouble may last.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self._since_s: float | None = None
+
+    def renew(self) -> None:
+        """There was progress: what comes next has the whole budget."""
+        self._since_s = None
+
+    def wait(self, pause_s: float, failure: UnavailableError) -> None:
+        """Wait before another try.
+
+        Raises:
+            UnavailableError: the failure, lasting for longer than the budget.
+        """
+        now_s, since_s = time.monotonic(), self._since_s
+        if since_s is None:
+            self._since_s = since_s = now_s
+        if now_s + pause_s - since_s > self.seconds:
+            what = f"{failure.what.rstrip('.')}; no progress for {self.seconds:.0f} s"
+            raise UnavailableError(what, todo=failure.todo) from failure
+        time.sleep(pause_s)

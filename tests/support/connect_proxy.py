@@ -1,0 +1,61 @@
+"""A proxy for HTTPS on the loopback interface, which says who asked for what."""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+
+@dataclass(frozen=True)
+class ConnectProxy:
+    """A running proxy.
+
+    Attributes:
+        asked: method, target and credentials of every request.
+    """
+
+    url: str
+    asked: list[str] = field(default_factory=list)
+
+
+@contextmanager
+def connect_proxy() -> Iterator[ConnectProxy]:
+    """Runs a proxy."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_CONNECT(self) -> None:
+            proxy.asked.append(f"CONNECT {self.path} {self.headers.get('Proxy-Authorization', '-')}")
+            host, _, port = self.path.rpartition(":")
+            with contextlib.suppress(OSError), socket.create_connection((host, int(port)), timeout=10) as upstream:
+                self.send_response_only(200)
+                self.end_headers()
+                other = {self.connection: upstream, upstream: self.connection}
+                while all(self._passed_on(one, other[one]) for one in select.select(list(other), [], [])[0]):
+                    pass
+            self.close_connection = True
+
+        def _passed_on(self, one: socket.socket, other: socket.socket) -> bool:
+            data = one.recv(65536)
+            other.sendall(data)
+            return bool(data)
+
+        def log_message(self, *_: object) -> None:
+            """Nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    proxy = ConnectProxy(f"http://127.0.0.1:{server.server_address[1]}")
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield proxy
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
