@@ -15,6 +15,7 @@ from shardlake.kinesis.page import Page
 from shardlake.kinesis.pages import first_page, page_at
 from shardlake.kinesis.reader import read_range
 from shardlake.kinesis.user_records import unpacker
+from shardlake.lake.footer import Footer
 from shardlake.lake.home import Home
 from shardlake.lake.quarantine import QuarantineRows
 from shardlake.lake.rows import RowsChecksum, rows_of
@@ -26,10 +27,17 @@ from shardlake.ranges import SHARD_END, SequenceRange
 
 @dataclass(frozen=True, slots=True)
 class StreamFound:
-    """What a range's records in the stream make: rows of data, and rows of quarantine, if any."""
+    """What a range's records in the stream make: rows of data, and rows of quarantine, if any.
+
+    Attributes:
+        records: how many raw records they are.
+        dropped: how many of them are in neither.
+    """
 
     rows: Rows
     quarantine: Rows | None
+    records: int
+    dropped: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +104,7 @@ class RangeAuditor:
         if isinstance(in_stream, Finding):
             return Compared([in_stream, *([aside] if isinstance(aside, Finding) else [])], True, quarantined)
         said = _odd_one_out(in_ledger, in_file.rows, in_stream.rows if in_stream else None)
+        said = said or _miscounted(in_file.footer, in_stream)
         findings = [Finding("differs", key, f"range {range_}: {said}")] if said else []
         findings += _of_quarantine(range_, aside, in_stream)
         return Compared(findings, in_stream is not None, quarantined)
@@ -116,7 +125,8 @@ class RangeAuditor:
             if doubtful:
                 self._check_end(range_)
             unpacking = unpacker(replace(self._draft, aggregates=mode), range_.shard_id, aside.add)
-            pages = self._unless_stopped(read_range(self._kinesis, range_, stream.retention_ms))
+            reading = read_range(self._kinesis, range_, stream.retention_ms, retry_budget_s=self._draft.retry_budget_s)
+            pages = self._unless_stopped(reading)
             for records in unpacking.user_records(pages):
                 checksum.update(rows_of(records, stream.name))
         except DataLossError:
@@ -132,7 +142,8 @@ class RangeAuditor:
         except (IngestError, UnavailableError) as exc:
             return Finding("unread", key, f"range {range_} was not compared with the stream: {exc}")
         quarantine = aside.checksum()
-        return StreamFound(counted(checksum), counted(quarantine) if quarantine.rows else None)
+        aside_rows = counted(quarantine) if quarantine.rows else None
+        return StreamFound(counted(checksum), aside_rows, unpacking.records, unpacking.dropped)
 
     def _check_end(self, range_: SequenceRange) -> None:
         """Check that the record at the range's end is in the stream.
@@ -173,6 +184,18 @@ def _of_quarantine(range_: SequenceRange, aside: Rows | Finding | None, in_strea
         return []
     said = f"range {range_}: the quarantine has {aside or 'no rows'}, the stream's records make "
     return [Finding("differs", FileKey.of(range_).quarantine, f"{said}{in_stream.quarantine or 'none'}")]
+
+
+def _miscounted(footer: Footer, in_stream: StreamFound | None) -> str | None:
+    """What a footer counts otherwise than the stream; None where nobody can tell."""
+    if in_stream is None or footer.records is None:
+        return None
+    said, found = (footer.records, footer.dropped), (in_stream.records, in_stream.dropped)
+    return (
+        None
+        if said == found
+        else "the footer says {} records, {} dropped, the stream has {} and {}".format(*said, *found)
+    )
 
 
 def _without_file(finding: Finding, in_ledger: Rows, in_stream: Rows | None) -> Finding:

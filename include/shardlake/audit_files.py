@@ -13,8 +13,10 @@ from shardlake.lake.home import Home
 from shardlake.lake.owner import refuse_other
 from shardlake.lake.quarantine import QUARANTINE_SCHEMA, check_quarantine
 from shardlake.lake.rows import RowsChecksum
+from shardlake.ledger import LedgerRange
+from shardlake.lost_markers import lost_range
 from shardlake.names import FileKey
-from shardlake.plan import BatchPlan
+from shardlake.plan import LAYOUT, BatchPlan
 from shardlake.ranges import SequenceRange
 
 Kind = Literal["missing", "damaged", "differs", "gap", "stray", "lost", "unread"]
@@ -78,18 +80,21 @@ def file_of(home: Home, draft: BatchPlan, range_: SequenceRange, size_bytes: int
             "shard_id": range_.shard_id,
             "start": str(range_.start),
             "through": str(range_.through),
+            "layout": LAYOUT,
         }
         found = {name: getattr(footer, name) for name in expected}
         refuse_other(found, expected, f"the file {key} is of another range")
         size = home.size(key)
         if size_bytes not in (None, size):
             raise ConflictError(f"the size of {key}", expected=f"{size_bytes} bytes", found=f"{size} bytes")
-        checksum = checksum_of_file(home, key)
+        rows, said = counted(checksum_of_file(home, key)), Rows(footer.rows, footer.checksum)
+        if rows != said:
+            raise ConflictError(f"{key} is damaged: its footer says {said}, the file has {rows}")
     except FileNotFoundError:
         return Finding("missing", key, f"the file of range {range_} is not there")
     except (ConflictError, OSError, ValueError, pa.ArrowException) as exc:
         return Finding("damaged", key, str(exc))
-    return FileFound(counted(checksum), footer)
+    return FileFound(rows, footer)
 
 
 def quarantine_of(home: Home, range_: SequenceRange, footer: Footer) -> Rows | Finding | None:
@@ -112,3 +117,20 @@ def quarantine_of(home: Home, range_: SequenceRange, footer: Footer) -> Rows | F
     if found != expected:
         return Finding("damaged", key.quarantine, f"{key.quarantine} holds {found}, {key.path} says {expected}")
     return found
+
+
+def marker_of(home: Home, draft: BatchPlan, row: LedgerRange) -> Finding | None:
+    """What is wrong with the marker of a lost range."""
+    key = FileKey.of(row.range).lost_marker
+    if not home.exists(key):
+        return Finding(
+            "missing", key, f"the marker of lost range {row.range} is not there; the next plan writes it again"
+        )
+    try:
+        found = lost_range(home, draft, key)
+    except ConflictError as exc:
+        return Finding("damaged", key, str(exc))
+    if found == (row.range, row.batch_id):
+        return None
+    expected = f"{row.range} of batch {row.batch_id}"
+    return Finding("damaged", key, f"the marker {key} says {found[0]} of batch {found[1]}, the ledger {expected}")

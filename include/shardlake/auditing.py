@@ -11,14 +11,17 @@ from threading import Event
 from typing import TypeVar
 
 from shardlake.audit import Compared, RangeAuditor
-from shardlake.audit_files import Finding
+from shardlake.audit_files import Finding, marker_of
 from shardlake.batch import Steps
 from shardlake.lake.owner import check_owner
-from shardlake.ledger import Contents, LedgerRange
-from shardlake.names import DATA, OWNER, QUARANTINE, FileKey
+from shardlake.ledger import Chain, Contents, LedgerRange
+from shardlake.names import DATA, LOST, OWNER, QUARANTINE, FileKey
 from shardlake.plan import Aggregates, BatchPlan, Run
 from shardlake.planning import hash_ranges
 from shardlake.ranges import SequenceRange
+
+PLACES = (DATA, QUARANTINE, LOST)
+"""Where every file belongs to a range of the ledger."""
 
 SHARDS_AT_ONCE = 4
 """Ranges of one shard follow each other, since the service limits the reads of a shard."""
@@ -51,7 +54,7 @@ def audit(steps: Steps) -> Iterator[Audited]:
     kinesis, draft = steps.kinesis(), steps.planner().draft(Run("audit", "audit"))
     owned = check_owner(steps.home, draft)
     chains = steps.ledger.chains(draft.pipeline, draft.namespace)
-    folders = [f"{place}/{name}" for place in (DATA, QUARANTINE) for name in steps.home.names(place)]
+    folders = [f"{place}/{name}" for place in PLACES for name in steps.home.names(place)]
     if not owned and (chains or folders):
         yield _only(Finding("missing", OWNER, "the dataset does not say whose it is"))
     stop = Event()
@@ -62,7 +65,9 @@ def audit(steps: Steps) -> Iterator[Audited]:
     for other in sorted(set(folders) - of_shards):
         yield _only(Finding("stray", other, f"{other} is not of this dataset"))
     shard_ids = sorted({*chains, *(folder.partition("/shard_id=")[2] for folder in of_shards)})
-    yield from _side_by_side([_shard(steps, auditor, shard_id) for shard_id in shard_ids], stop)
+    yield from _side_by_side(
+        [_shard(steps, draft, auditor, chains.get(shard_id), shard_id) for shard_id in shard_ids], stop
+    )
 
 
 def repaired_ranges(steps: Steps) -> set[SequenceRange]:
@@ -80,35 +85,43 @@ def planned_mode(steps: Steps, batch_id: str) -> Aggregates | None:
     return BatchPlan.from_text(text).aggregates if text else steps.pipeline.aggregates
 
 
-def _shard(steps: Steps, auditor: RangeAuditor, shard_id: str) -> Iterator[Audited]:
+def _shard(
+    steps: Steps, draft: BatchPlan, auditor: RangeAuditor, chain: Chain | None, shard_id: str
+) -> Iterator[Audited]:
     """One shard: its ranges in order, then its files that belong to none.
 
     Files are listed before ranges are asked for: a file that is there by then belongs to a range that is planned.
     """
-    folders = [f"{place}/shard_id={shard_id}" for place in (DATA, QUARANTINE)]
+    folders = [f"{place}/shard_id={shard_id}" for place in PLACES]
     unaccounted = {f"{folder}/{name}" for folder in folders for name in steps.home.names(folder)}
-    before: SequenceRange | None = None
+    before: LedgerRange | None = None
     for row in steps.ledger.ranges(steps.pipeline.name, steps.namespace, shard_id):
         key, compared = FileKey.of(row.range), Compared([], False, row.state == "planned")
         if row.contents:
             compared = auditor.compare(row.range, row.batch_id, row.contents)
-        if row.state != "lost":
-            unaccounted.discard(key.path)
+        if row.state == "lost":
+            marker = marker_of(steps.home, draft, row)
+            compared = Compared([marker] if marker else [], False, False)
+        unaccounted.discard(key.lost_marker if row.state == "lost" else key.path)
         if compared.quarantined:
             unaccounted.discard(key.quarantine)
         yield _range(compared, row, before)
-        before = row.range
+        before = row
+    if before and chain is None:
+        yield _only(Finding("gap", FileKey.of(before.range).path, f"the ledger has ranges of {shard_id}, but no chain"))
     for file in sorted(unaccounted):
         yield _only(Finding("stray", file, f"no range of the ledger accounts for {file}"))
 
 
-def _range(compared: Compared, row: LedgerRange, before: SequenceRange | None) -> Audited:
-    findings = []
-    if before and before.through.key != row.range.start.key:
-        message = f"range {row.range} does not start where the one before ends, {before.through}"
-        findings.append(Finding("gap", FileKey.of(row.range).path, message))
+def _range(compared: Compared, row: LedgerRange, before: LedgerRange | None) -> Audited:
+    findings, key = [], FileKey.of(row.range).path
+    if before and before.range.through.key != row.range.start.key:
+        message = f"range {row.range} does not start where the one before ends, {before.range.through}"
+        findings.append(Finding("gap", key, message))
+    if before and before.state == "planned":
+        findings.append(Finding("gap", key, f"range {row.range} comes after one that is open, {before.range}"))
     if row.contents is None:
-        return Audited(None, False, tuple(findings), lost=row.state == "lost")
+        return Audited(None, False, (*findings, *compared.findings), lost=row.state == "lost")
     return Audited(row.contents, compared.retained, (*findings, *compared.findings))
 
 

@@ -63,6 +63,12 @@ class UnavailableError(IngestError):
     """A service did not answer as it should within the budget."""
 
 
+def error_named(name: str, message: str) -> ShardlakeError:
+    """The error of this module's class of a name; of any other name, one that may be tried again."""
+    known = (ConfigError, DataLossError, ConflictError, UnavailableError)
+    return {each.__name__: each for each in known}.get(name, IngestError)(message)
+
+
 def most_severe(errors: list[ShardlakeError]) -> ShardlakeError:
     """The error to report for several: a terminal one before a retryable one, then the first."""
     return min(errors, key=lambda error: not error.terminal)

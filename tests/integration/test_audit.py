@@ -315,7 +315,7 @@ class TestLedger:
 
 class TestStream:
     def test_that_does_not_answer_is_told_apart(self, shardlake: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
-        def read(*_: Any) -> Iterator[Any]:
+        def read(*_: Any, **__: Any) -> Iterator[Any]:
             raise UnavailableError("no record for 600 s")
             yield
 

@@ -18,7 +18,7 @@ from shardlake.ledger.memory import MemoryLedger
 
 LEDGER_EFFECTS = (
     *("claim", "open_backfill", "record_listing", "mark_caught_up", "pin", "commit"),
-    *("declare_lost", "abandon", "record"),
+    *("declare_lost", "abandon", "record", "restore"),
 )
 S3_EFFECTS = {
     *("PutObject", "DeleteObject"),

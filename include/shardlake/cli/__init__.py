@@ -17,11 +17,13 @@ from shardlake.cli.abandon import abandon_command
 from shardlake.cli.audit import audit_command
 from shardlake.cli.backfill import backfill_command
 from shardlake.cli.backfills import backfills_command
+from shardlake.cli.deregister import deregister_command
 from shardlake.cli.failures import TellingGroup
 from shardlake.cli.files import files_command
 from shardlake.cli.journal import journal_command
 from shardlake.cli.plan import plan_command
 from shardlake.cli.ranges import ranges_command
+from shardlake.cli.rebuild import ledger_group
 from shardlake.cli.repair import repair_command
 from shardlake.cli.run import run_command
 from shardlake.cli.setup import Setup
@@ -58,7 +60,7 @@ def command_line(context: click.Context, config: Path | None, debug: bool) -> No
 
 for command in (
     *(run_command, backfill_command, plan_command, status_command, ranges_command, files_command, audit_command),
-    *(backfills_command, repair_command, abandon_command, journal_command),
+    *(backfills_command, repair_command, abandon_command, journal_command, deregister_command, ledger_group),
 ):
     command_line.add_command(command)
 

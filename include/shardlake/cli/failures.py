@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import traceback
 from typing import IO, Any
 
@@ -12,6 +13,10 @@ from shardlake.redact import redact
 
 INTERRUPTED = 130
 """The shell's exit code for Ctrl-C."""
+
+
+_NOT_TEXT = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+"""Control characters, which a terminal obeys, but for line feeds and tabs; and what a shell gave that is not UTF-8."""
 
 
 class Failure(click.ClickException):
@@ -33,6 +38,14 @@ class Failure(click.ClickException):
 
 class TellingGroup(click.Group):
     """Commands whose errors are told to people; with `--debug` the traceback comes first."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Refuse arguments that are no text, before anything looks at them."""
+        for argument in args:
+            if _NOT_TEXT.search(argument):
+                what = "an argument holds a control character, or is not UTF-8"
+                raise click.UsageError(f"{what}: {argument[:80]!r}", ctx)
+        return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command that was named."""

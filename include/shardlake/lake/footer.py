@@ -106,7 +106,7 @@ def read_footer(home: Home, key: str) -> Footer:
         left_out = () if (_PREFIX + _LATER[0]).encode() in stored else _LATER
         fields = [field for field in Footer.__slots__ if field not in left_out]
         footer = Footer(**{field: json.loads(stored[(_PREFIX + field).encode()]) for field in fields})
-    except (pa.ArrowException, KeyError, ValueError, TypeError) as exc:
+    except (pa.ArrowException, KeyError, ValueError, TypeError, RecursionError) as exc:
         raise _damaged(path, exc) from exc
     except OSError as exc:
         if exc.errno is None:  # what Arrow says of bytes that it cannot decode
@@ -126,9 +126,11 @@ def checksum_of_file(home: Home, key: str, schema: pa.Schema = SCHEMA) -> RowsCh
     checksum = RowsChecksum(schema)
     try:
         with home.open(key) as opened, pq.ParquetFile(opened) as file:
+            if not file.schema_arrow.equals(schema):  # the checksum is of values, not of what they are called
+                raise ValueError(f"columns other than {', '.join(schema.names)}")
             for rows in file.iter_batches(batch_size=8192):
                 checksum.update(rows)
-    except (pa.ArrowInvalid, OSError) as exc:
+    except (pa.ArrowException, ValueError, OSError) as exc:
         raise ConflictError(f"the rows of {home.url(key)} cannot be read ({exc})") from exc
     return checksum
 

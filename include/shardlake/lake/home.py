@@ -10,12 +10,14 @@ dataset's name.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from shardlake.errors import ConflictError
 from shardlake.plan import Storage
 
 if TYPE_CHECKING:
@@ -39,7 +41,11 @@ class Home(ABC):
 
     @abstractmethod
     def read(self, key: str) -> str | None:
-        """A control file's text, or None where there is none."""
+        """A control file's text, or None where there is none.
+
+        Raises:
+            ConflictError: it is not text.
+        """
 
     @abstractmethod
     def replace(self, key: str, text: str) -> None:
@@ -125,6 +131,27 @@ class Home(ABC):
             ConfigError: the dataset cannot be written or read as configured.
             UnavailableError: the place does not do its part.
         """
+
+
+def text_of(content: bytes, url: str) -> str:
+    """The text of a control file.
+
+    Raises:
+        ConflictError: it is none.
+    """
+    try:
+        return content.decode()
+    except UnicodeDecodeError as exc:
+        raise ConflictError(f"{url} is not text", todo="Restore it: something else wrote to the dataset") from exc
+
+
+def files_of_shards(home: Home, place: str) -> Iterator[str]:
+    """The keys of what lies in the folders of shards below a place, and of whatever lies beside these folders."""
+    for folder in home.names(place):
+        if folder.startswith("shard_id="):
+            yield from (f"{place}/{folder}/{name}" for name in home.names(f"{place}/{folder}"))
+        else:
+            yield f"{place}/{folder}"
 
 
 def open_home(dataset: str, storage: Storage | None = None, session: boto3.Session | None = None) -> Home:

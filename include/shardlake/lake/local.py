@@ -14,7 +14,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from shardlake.errors import ConfigError, ShardlakeError, UnavailableError
-from shardlake.lake.home import Home
+from shardlake.lake.home import Home, text_of
 from shardlake.names import CONTROL
 
 
@@ -45,7 +45,7 @@ class LocalHome(Home):
     def read(self, key: str) -> str | None:
         with self.errors():
             try:
-                return self.path(key).read_text(encoding="utf-8")
+                return text_of(self.path(key).read_bytes(), self.url(key))
             except FileNotFoundError:
                 return None
 

@@ -14,7 +14,8 @@ _CAUSES = {
     "pipeline": "the dataset belongs to another pipeline",
     "stream_arn": "the pipeline now names another stream",
     "stream_created_at_ms": "the stream was deleted and made anew under its name",
-    "ledger_id": "the ledger is another one (a second deployment, or one restored or emptied)",
+    "ledger_id": "the ledger is another one (a second deployment, or one restored or emptied):"
+    " where the old one is lost, `shardlake ledger rebuild` makes this one the dataset's",
 }
 
 
@@ -27,14 +28,28 @@ def check_owner(home: Home, plan: BatchPlan) -> bool:
     text = home.read(OWNER)
     if text is None:
         return False
-    try:
-        found = json.loads(text)
-        refuse_other(found, _owner(plan), f"dataset {plan.dataset} is not this pipeline's")
-    except (ValueError, TypeError, KeyError) as exc:
-        raise ConflictError(
-            f"{home.url(OWNER)} cannot be understood ({exc})", todo="Restore it, or choose a new dataset"
-        ) from exc
+    _checked(home, text, plan, _owner(plan))
     return True
+
+
+def owning_ledger(home: Home, plan: BatchPlan) -> str:
+    """The id of the ledger that owns the dataset, which has to be of the plan's pipeline and stream.
+
+    Raises:
+        ConflictError: it has no owner, or another one.
+    """
+    text = home.read(OWNER)
+    if text is None:
+        raise ConflictError(
+            f"dataset {plan.dataset} has no {OWNER}", todo="Likely cause: its disk is not mounted. Put the file back"
+        )
+    expected = {key: value for key, value in _owner(plan).items() if key != "ledger_id"}
+    return str(_checked(home, text, plan, expected).get("ledger_id"))
+
+
+def take_over(home: Home, plan: BatchPlan) -> None:
+    """Make the plan's ledger the owner, in place of the one that was."""
+    home.replace(OWNER, json.dumps(_owner(plan), indent=1, sort_keys=True))
 
 
 def require_owner(home: Home, plan: BatchPlan) -> None:
@@ -82,6 +97,18 @@ def refuse_other(found: Mapping[str, object], expected: Mapping[str, object], wh
                 todo=f"Likely cause: {_CAUSES.get(key, 'the configuration has changed')}."
                 " Give the pipeline a new name and a new dataset, or put back what it had",
             )
+
+
+def _checked(home: Home, text: str, plan: BatchPlan, expected: Mapping[str, object]) -> dict[str, object]:
+    """What the owner's file says, which has to be what is expected, and may be more."""
+    try:
+        found: dict[str, object] = json.loads(text)
+        refuse_other(found, expected, f"dataset {plan.dataset} is not this pipeline's")
+    except (ValueError, TypeError, KeyError, RecursionError) as exc:
+        raise ConflictError(
+            f"{home.url(OWNER)} cannot be understood ({exc})", todo="Restore it, or choose a new dataset"
+        ) from exc
+    return found
 
 
 def _owner(plan: BatchPlan) -> dict[str, object]:

@@ -22,7 +22,7 @@ import pyarrow as pa
 from botocore.exceptions import ClientError
 
 from shardlake.errors import ConfigError, UnavailableError
-from shardlake.lake.home import Home
+from shardlake.lake.home import Home, text_of
 from shardlake.lake.s3_client import s3_client
 from shardlake.lake.s3_failures import code_of, translated
 from shardlake.lake.s3_file import S3File, read_object
@@ -88,7 +88,7 @@ class S3Home(Home):
     def read(self, key: str) -> str | None:
         with self.errors():
             try:
-                return read_object(self._client, self._bucket, self._key(key)).decode()
+                return text_of(read_object(self._client, self._bucket, self._key(key)), self.url(key))
             except ClientError as exc:
                 if code_of(exc) == "NoSuchKey":
                     return None

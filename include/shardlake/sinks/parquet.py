@@ -113,7 +113,8 @@ class ParquetSink:
                 f"a second file holds records of range {range_}",
                 expected=f"only {key.path}",
                 found=", ".join(sorted(file.path for file in others)),
-                todo="Likely cause: another deployment wrote to this dataset. Find out which file is right first",
+                todo="Likely cause: the ledger was restored from a backup (then see `shardlake ledger rebuild`),"
+                " or another deployment wrote to this dataset. Find out which file is right first",
             )
         return key in files
 
