@@ -9,7 +9,7 @@ CONFORMANCE := .conformance/.installed
 export PYTHONPATH := include
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo cluster-demo up down test quick conformance conformance-aws lint lock clean
+.PHONY: help setup demo cluster-demo up down test quick conformance conformance-aws faults simulate soak lint lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -59,6 +59,15 @@ $(CONFORMANCE): $(INSTALLED) tests/conformance/package-lock.json tests/conforman
 quick: setup ## run the tests that take no long
 	$(BIN)/python -m pytest -m "not slow" -n auto
 
+faults: setup ## kill every process at every boundary, go on in every way, print the table (can be resumed)
+	PYTHONPATH=include:tests $(BIN)/python -m support.faults
+
+simulate: setup ## the protocol in a simulated world, for SIMULATION_MINUTES=30
+	PYTHONPATH=include:tests SIMULATION_MINUTES=$(or $(SIMULATION_MINUTES),30) $(BIN)/python -m simulation
+
+soak: setup ## steady input with faults, kills and reshards, for MINUTES=60
+	PYTHONPATH=include:tests $(BIN)/python -m soak --minutes $(or $(MINUTES),60)
+
 lint: setup ## check style, types and imports
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
@@ -71,4 +80,4 @@ lock: setup ## pin requirements.txt and requirements-dev.txt anew
 
 clean: ## remove .venv, .demo and the caches
 	@test ! -d .demo || test ! -x $(BIN)/python || $(BIN)/python -m demo down
-	rm -rf .venv .demo .conformance .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis include/*.egg-info
+	rm -rf .venv .demo .conformance .faults .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis include/*.egg-info

@@ -206,8 +206,6 @@ class Planner:
             return True
         starts = {shard_id: opening.position for shard_id, opening in survey.openings.items()}
         refuse_files_of_new_shards(self._home, self._ledger, self._scope, starts)
-        if not self._ledger.record_listing(*self._scope, survey.listed, starts, first=survey.first):
-            return False
         caught_up = {
             shard_id: (opening.position, draft.planned_at_ms)
             for shard_id, opening in survey.openings.items()
@@ -218,8 +216,7 @@ class Planner:
             for look in survey.looks
             if look.idle_at_ms is not None
         }
-        self._ledger.mark_caught_up(*self._scope, caught_up)
-        return True
+        return self._ledger.record_listing(*self._scope, survey.listed, starts, caught_up, first=survey.first)
 
     def _past_losses(self, draft: BatchPlan, looker: Looker, looks: Iterable[Look]) -> list[Look]:
         """Under `on_data_loss: skip`, the looks behind what is lost, which is recorded; else the looks as they are."""

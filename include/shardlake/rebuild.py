@@ -14,10 +14,10 @@ from shardlake.backfill import Backfill, Request
 from shardlake.batch import Steps
 from shardlake.errors import ConflictError
 from shardlake.kinesis.failures import ShardGoneError
-from shardlake.kinesis.start import opening_unseen, resolve
+from shardlake.kinesis.start import Opening, opening_unseen, resolve
 from shardlake.lake.home import Home, open_home
 from shardlake.lake.owner import owning_ledger, refuse_other, take_over
-from shardlake.ledger import Identity, LedgerRange
+from shardlake.ledger import NO_NOTES, Identity, LedgerRange
 from shardlake.ledger.restoring import Told, lacking
 from shardlake.look import side_by_side
 from shardlake.names import BACKFILLS, BOUNDS, LIVE, dataset_of
@@ -156,24 +156,28 @@ def _live(steps: Steps, draft: BatchPlan, files: _Files, listed: Mapping[str, Sh
     starts: dict[str, Position] = dict.fromkeys(finished, SHARD_END)
     starts |= {shard_id: start_of(files.chains.get(shard_id), files.plans.of_shard(shard_id)) for shard_id in begun}
     unread = [shard for shard_id, shard in listed.items() if shard_id not in starts]
-    starts |= _beginnings(steps, draft, unread)
+    openings = _beginnings(steps, draft, unread)
+    starts |= {shard_id: opening.position for shard_id, opening in openings.items()}
     if finished:
         files.notes.append(f"taken for finished, since shards that come after them were read: {_some(finished)}")
     if unread:
         ids = _some(shard.shard_id for shard in unread)
         files.notes.append(f"without file or plan, to be read from their oldest record that is retained: {ids}")
-    return _told(files, starts, None)
+    empty = {
+        shard_id: (opening.position, draft.planned_at_ms) for shard_id, opening in openings.items() if opening.caught_up
+    }
+    return _told(files, starts, None, empty)
 
 
-def _beginnings(steps: Steps, draft: BatchPlan, shards: Sequence[Shard]) -> dict[str, Position]:
+def _beginnings(steps: Steps, draft: BatchPlan, shards: Sequence[Shard]) -> dict[str, Opening]:
     """Where shards are read from of which nothing is known."""
     kinesis = steps.kinesis()
 
-    def beginning(shard: Shard) -> Position:
+    def beginning(shard: Shard) -> Opening:
         try:
-            return resolve(kinesis, shard, "beginning", draft.planned_at_ms, draft.stream.retention_ms).position
+            return resolve(kinesis, shard, "beginning", draft.planned_at_ms, draft.stream.retention_ms)
         except ShardGoneError:
-            return opening_unseen(shard, None).position
+            return opening_unseen(shard, None)
 
     return dict(zip((shard.shard_id for shard in shards), side_by_side(beginning, shards), strict=True))
 
@@ -201,12 +205,17 @@ def _as_far_as_read(chains: Chains) -> Backfill:
     return Backfill(Request(shards=tuple(chains)), tuple(stretches))
 
 
-def _told(files: _Files, starts: Mapping[str, Position], bounds: str | None) -> Told:
+def _told(
+    files: _Files,
+    starts: Mapping[str, Position],
+    bounds: str | None,
+    caught_up: Mapping[str, tuple[Position, int]] = NO_NOTES,
+) -> Told:
     ranges = {
         shard_id: with_open_range(start, files.chains.get(shard_id, ()), files.plans.of_shard(shard_id))
         for shard_id, start in starts.items()
     }
-    return Told(files.namespace, starts, ranges, files.plans.plans, bounds)
+    return Told(files.namespace, starts, ranges, files.plans.plans, bounds, caught_up)
 
 
 def _unlisted(live: _Files, listed: Mapping[str, Shard]) -> Iterator[Shard]:

@@ -19,8 +19,7 @@ from shardlake.lake.footer import Footer, read_footer
 from shardlake.lake.owner import require_owner
 from shardlake.lake.parquet import write_range
 from shardlake.ledger import JournalEntry, LedgerRange
-from shardlake.leftovers import clear_away
-from shardlake.names import FileKey, temporary_directory
+from shardlake.names import CONTROL, FileKey
 from shardlake.plan import BatchPlan, Run
 from shardlake.planning import hash_ranges
 from shardlake.ranges import SequenceRange
@@ -69,23 +68,20 @@ def repair(steps: Steps, draft: BatchPlan, row: LedgerRange, entry: JournalEntry
         UnavailableError: stream, ledger or dataset do not answer.
     """
     range_, key = row.range, FileKey.of(row.range)
-    directory = temporary_directory(row.batch_id)
-    try:
-        with steps.home.temporary(directory) as data, steps.home.temporary(directory) as aside:
-            footer = _read_again(steps, draft, row, data, aside)
-            if row.contents is None or footer.checksum != row.contents.checksum:
-                raise ConflictError(
-                    f"range {range_} cannot be repaired: the stream has other records than were committed",
-                    expected=row.contents and Rows(row.contents.rows, row.contents.checksum),
-                    found=Rows(footer.rows, footer.checksum),
-                    todo="Find out with `shardlake audit` which of them is right; nothing was changed",
-                )
-            steps.ledger.record(entry)
-            if footer.quarantined:
-                steps.home.overwrite(aside, key.quarantine)
-            steps.home.overwrite(data, key.path)
-    finally:
-        clear_away(steps.home, steps.ledger)
+    # Not with the batch's temporary files: the batch is over, and any run clears those away.
+    with steps.home.temporary(CONTROL) as data, steps.home.temporary(CONTROL) as aside:
+        footer = _read_again(steps, draft, row, data, aside)
+        if row.contents is None or footer.checksum != row.contents.checksum:
+            raise ConflictError(
+                f"range {range_} cannot be repaired: the stream has other records than were committed",
+                expected=row.contents and Rows(row.contents.rows, row.contents.checksum),
+                found=Rows(footer.rows, footer.checksum),
+                todo="Find out with `shardlake audit` which of them is right; nothing was changed",
+            )
+        steps.ledger.record(entry)
+        if footer.quarantined:
+            steps.home.overwrite(aside, key.quarantine)
+        steps.home.overwrite(data, key.path)
 
 
 def _read_again(steps: Steps, draft: BatchPlan, row: LedgerRange, data: Path, aside: Path) -> Footer:

@@ -24,8 +24,11 @@ import pytest
 
 from demo.object_store import ACCESS_KEY_ID, BUCKET, SECRET_ACCESS_KEY
 from shardlake.errors import ConfigError, ShardlakeError, UnavailableError
+from shardlake.kinesis.page import Page
+from shardlake.kinesis.user_records import as_they_are
 from shardlake.lake.footer import checksum_of_file, read_footer
 from shardlake.lake.home import open_home
+from shardlake.lake.rows import rows_of
 from shardlake.lake.s3 import S3Home
 from shardlake.lake.s3_client import ATTEMPTS
 from shardlake.lake.s3_upload import CONFLICT_ATTEMPTS, MAX_PARTS, PART_BYTES, cuts
@@ -325,7 +328,8 @@ class TestFailing:
         self, home: S3Home, lake: BucketLake, proxy: FaultyProxy
     ) -> None:
         written = pa.BufferOutputStream()
-        pq.write_table(pa.table({"n": os.urandom(300_000)}), written, compression="none")
+        rows = as_they_are(Page(["1"] * 3, ["k"] * 3, [0] * 3, [os.urandom(100_000)] * 3, None, 0, 0))
+        pq.write_table(pa.Table.from_batches([rows_of(rows, "s")]), written, compression="none", use_dictionary=False)
         lake.write(KEY, written.getvalue().to_pybytes())
         get = r"^GET .*parquet$"
         proxy.spoil(get, "503", times=ATTEMPTS)

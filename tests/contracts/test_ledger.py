@@ -310,7 +310,7 @@ class TestCommit:
 
 class TestCaughtUp:
     def test_a_note_belongs_to_its_position(self, opened: Ledger) -> None:
-        opened.mark_caught_up(FLIGHTS, LIVE, {A: (at(10), 1000), B: (after(9), 2000)})
+        opened.record_listing(FLIGHTS, LIVE, [], {}, {A: (at(10), 1000), B: (after(9), 2000)})
         assert [chain(opened, id_).caught_up_at_ms for id_ in (A, B, C)] == [1000, 2000, None]
         plan = pin(opened, "r1", range_of(A, at(10), 20))
         assert chain(opened, A).caught_up_at_ms == 1000
@@ -319,13 +319,13 @@ class TestCaughtUp:
 
     def test_a_note_about_a_position_left_behind_is_ignored(self, opened: Ledger) -> None:
         pin_and_commit(opened, "r1", range_of(A, at(10), 20))
-        opened.mark_caught_up(FLIGHTS, LIVE, {A: (after(20), 1000)})
-        opened.mark_caught_up(FLIGHTS, LIVE, {A: (at(10), 9000), "shardId-9": (at(10), 9000)})
+        opened.record_listing(FLIGHTS, LIVE, [], {}, {A: (after(20), 1000)})
+        opened.record_listing(FLIGHTS, LIVE, [], {}, {A: (at(10), 9000), "shardId-9": (at(10), 9000)})
         assert chain(opened, A).caught_up_at_ms == 1000
 
     def test_the_latest_note_stays(self, opened: Ledger) -> None:
         for at_ms in (1000, 3000, 2000):
-            opened.mark_caught_up(FLIGHTS, LIVE, {A: (at(10), at_ms)})
+            opened.record_listing(FLIGHTS, LIVE, [], {}, {A: (at(10), at_ms)})
         assert chain(opened, A).caught_up_at_ms == 3000
 
 

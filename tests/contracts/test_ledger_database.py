@@ -199,7 +199,7 @@ class TestFailures:
             other.exec_driver_sql("BEGIN IMMEDIATE" if "sqlite" in sql_url else "BEGIN")
             other.exec_driver_sql("UPDATE shardlake_chains SET caught_up_at_ms = 1")
             with pytest.raises(UnavailableError, match=r"cannot be used now: .*lock.*Run the same step again"):
-                ledger.mark_caught_up("p", "live", {"s0": (range_of("s0", 0, 2).start, 5)})
+                ledger.record_listing("p", "live", [], {}, {"s0": (range_of("s0", 0, 2).start, 5)})
             other.exec_driver_sql("ROLLBACK")
 
     def test_a_guard_that_refuses_is_a_conflict_not_a_crash(self, sql_url: str) -> None:

@@ -123,7 +123,7 @@ class TwoLedgers(RuleBasedStateMachine):
     def mark_caught_up(self, namespace: str, shard_id: str, at_ms: int, start: Start) -> None:
         chain = self.model.chains("p", namespace).get(shard_id)
         position = chain.position if chain and at_ms % 2 else start
-        self.both(lambda ledger: ledger.mark_caught_up("p", namespace, {shard_id: (position, at_ms)}))
+        self.both(lambda ledger: ledger.record_listing("p", namespace, [], {}, {shard_id: (position, at_ms)}))
 
     @invariant()
     def both_hold_the_same(self) -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from shardlake.errors import ConflictError
-from shardlake.ledger import Contents, Ledger, LedgerRange
+from shardlake.ledger import NO_NOTES, Contents, Ledger, LedgerRange
 from shardlake.ledger.restoring import Told
 from shardlake.names import LIVE
 from shardlake.plan import BatchPlan, Run, Stream
@@ -68,7 +68,7 @@ def told(*rows: LedgerRange, starts: dict[str, Position] | None = None, bounds: 
     for row in rows:
         ranges.setdefault(row.range.shard_id, []).append(row)
     namespace = LIVE if bounds is None else "fill"
-    return Told(namespace, starts or dict.fromkeys(ranges, AT_1), ranges, [], bounds)
+    return Told(namespace, starts or dict.fromkeys(ranges, AT_1), ranges, [], bounds, NO_NOTES)
 
 
 def rows(ledger: Ledger, namespace: str = LIVE) -> list[LedgerRange]:

@@ -57,7 +57,7 @@ def url_1(sql_url: str, monkeypatch: pytest.MonkeyPatch) -> str:
     ledger.commit(pinned(ledger, "r1", COMMITTED), {COMMITTED: HELD})
     pinned(ledger, "r2", OPEN)
     ledger.declare_lost("p", "live", "b", LOST, None)
-    ledger.mark_caught_up("p", "live", {"s0": (OPEN.start, 1000)})
+    ledger.record_listing("p", "live", [], {}, {"s0": (OPEN.start, 1000)})
     return sql_url
 
 

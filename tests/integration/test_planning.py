@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -344,21 +344,27 @@ class TestIdleAndOld:
         world.advance(hours=6)
         assert list(world.plan("run-3").ranges) == []
 
-    def test_a_first_plan_cut_short_before_it_noted_an_empty_shard_makes_no_alarm(
+    def test_a_first_plan_cut_short_behind_the_listing_of_an_empty_shard_hides_no_loss(
         self, world: World, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         class Interrupted(Exception):
             pass
 
-        def die(*_: object) -> None:
+        record_listing = MemoryLedger.record_listing
+
+        def die(*arguments: Any, **named: Any) -> None:
+            record_listing(*arguments, **named)
             raise Interrupted
 
         with monkeypatch.context() as patch:
-            patch.setattr(MemoryLedger, "mark_caught_up", die)
+            patch.setattr(MemoryLedger, "record_listing", die)
             with pytest.raises(Interrupted):
                 world.plan()
-        (number,) = world.put(b"0")
-        assert only(world.plan()).through == number
+        world.put(b"0", b"1")
+        world.advance(hours=25)
+        world.put(b"2")
+        with pytest.raises(DataLossError, match="no longer retained"):
+            world.plan()
 
 
 class TestLosses:

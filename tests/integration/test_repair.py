@@ -12,6 +12,8 @@ import pytest
 
 from shardlake.batch import Steps
 from shardlake.errors import ConflictError
+from shardlake.lake.footer import Footer
+from shardlake.lake.parquet import write_range
 from shardlake.ledger import Ledger, LedgerRange, open_ledger
 from shardlake.names import LIVE, FileKey
 from shardlake.plan import Run
@@ -51,6 +53,23 @@ class TestRepair:
         before = world.files()
         assert shardlake.lines("repair", "p") == ["2 files looked at, 0 repaired, 0 not"]
         assert (world.files(), ledger(world).journal("p")) == (before, [])
+
+    def test_a_run_meanwhile_takes_nothing_away_from_it(
+        self, world: World, shardlake: CommandLine, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        before = world.files()
+        files(world)[0].unlink()
+
+        def slowly(data: Path, *arguments: Any) -> Footer:
+            footer = write_range(data, *arguments)
+            world.produce(5)
+            assert shardlake("run", "p").exit_code == 0
+            return footer
+
+        monkeypatch.setattr("shardlake.repair.write_range", slowly)
+        result = shardlake("repair", "p", *WHY)
+        assert (result.exit_code, result.stdout.splitlines()[-1]) == (0, "2 files looked at, 1 repaired, 0 not")
+        assert before.items() <= world.files().items()
 
     @pytest.mark.parametrize("damage", ["missing", "truncated", "empty", "of another range", "with a row dropped"])
     def test_a_file_comes_back_as_it_was(self, world: World, shardlake: CommandLine, damage: str) -> None:

@@ -29,7 +29,7 @@ from shardlake.config import SparkEngine
 from shardlake.engines import IngestJob
 from shardlake.engines.spark_submit import SparkSubmit
 from shardlake.errors import ConflictError, DataLossError, IngestError, ShardlakeError
-from shardlake.ingesting import RangeReport, error_of_report
+from shardlake.ingesting import RangeReport, error_of_report, report_to_text
 from shardlake.kinesis.newest import newest_record
 from shardlake.ledger.memory import MemoryLedger
 from shardlake.names import FileKey
@@ -212,8 +212,8 @@ def test_the_command_line_is_a_list_of_arguments_without_secrets(tmp_path: Path)
     ],
 )
 def test_the_most_severe_error_of_a_report_counts(names: list[str | None], expected: type | None) -> None:
-    rows = [{"error": name, "message": name and "what happened"} for name in names]
-    error = error_of_report(json.dumps(rows))
+    reports = [RangeReport("s", "range", None, None, name, name and "what happened") for name in names]
+    error = error_of_report(report_to_text(reports))
     assert isinstance(error, expected) if expected else error is None
 
 

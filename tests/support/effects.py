@@ -17,7 +17,7 @@ from botocore.client import BaseClient
 from shardlake.ledger.memory import MemoryLedger
 
 LEDGER_EFFECTS = (
-    *("claim", "open_backfill", "record_listing", "mark_caught_up", "pin", "commit"),
+    *("claim", "open_backfill", "record_listing", "pin", "commit"),
     *("declare_lost", "abandon", "record", "restore"),
 )
 S3_EFFECTS = {

@@ -41,7 +41,8 @@ def decoded(body: bytes, status: int = 200) -> tuple[dict[str, Any], bytes]:
 
 texts = st.text(st.characters(exclude_categories=["Cs"]))
 records = st.lists(
-    st.tuples(st.integers(0, 10**56 - 1).map(str), texts, st.integers(0, 4 * 10**12), st.binary(max_size=64)), max_size=5
+    st.tuples(st.integers(0, 10**56 - 1).map(str), texts, st.integers(0, 4 * 10**12), st.binary(max_size=64)),
+    max_size=5,
 )
 
 

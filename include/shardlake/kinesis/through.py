@@ -80,7 +80,7 @@ def find_range(
         caught_up_at_ms: when the shard was last seen to have nothing after `start`.
     """
     page = page_at(kinesis, shard.shard_id, start.number, LOOK_RECORDS)
-    if not _follows(page.first, start) and _may_have_lost(page, shard, start, caught_up_at_ms, retention_ms):
+    if not _follows(page.first, start) and _may_have_lost(page, caught_up_at_ms, retention_ms):
         return Trimmed(page.first, page.at_end)
     if page.first is not None and start == Start("AFTER", page.first):
         page = page.rows(1)
@@ -99,15 +99,13 @@ def _follows(first: SequenceNumber | None, start: Start) -> bool:
     return first is not None and (first == start.number or first.plus(-1).key == start.key)
 
 
-def _may_have_lost(page: Page, shard: Shard, start: Start, caught_up_at_ms: int | None, retention_ms: int) -> bool:
-    """Whether records may have come after `start` and gone again.
+def _may_have_lost(page: Page, caught_up_at_ms: int | None, retention_ms: int) -> bool:
+    """Whether records may have come after the position and gone again.
 
-    Not if there were none when last looked, and what came since then is still retained. A chain that stands at its
-    shard's own start without having been looked at was opened by a plan that was cut short: it has read nothing yet.
+    Not if there were none when last looked, and what came since then is still retained.
     """
-    if caught_up_at_ms is None:
-        return start != Start("AT", SequenceNumber(shard.starting_sequence_number))
-    return caught_up_at_ms < page.service_time_ms + 1_000 - retention_ms  # the service's clock shows whole seconds
+    latest_ms = page.service_time_ms + 1_000  # the service's clock shows whole seconds
+    return caught_up_at_ms is None or caught_up_at_ms < latest_ms - retention_ms
 
 
 def _through(kinesis: Kinesis, shard: Shard, page: Page, retention_ms: int, limits: Limits) -> tuple[Through, bool]:

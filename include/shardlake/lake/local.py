@@ -67,7 +67,7 @@ class LocalHome(Home):
         with self.errors():
             directory = self.path(directory_key)
             _make_directory(directory)
-            handle, name = tempfile.mkstemp(dir=directory, suffix=".parquet")
+            handle, name = tempfile.mkstemp(dir=directory, prefix=_WRITING, suffix=".parquet")
             os.close(handle)
             temporary = Path(name)
             temporary.chmod(_READABLE)
@@ -122,7 +122,7 @@ class LocalHome(Home):
         shutil.rmtree(self.path(directory_key), ignore_errors=True)
 
     def remove_abandoned(self) -> None:
-        """Remove control files that a killed process left half written, an hour ago or more."""
+        """Remove files that a killed process left half written beside the control files, an hour ago or more."""
         with self.errors():
             for temporary in self.path(CONTROL).glob(f"{_WRITING}*"):
                 with contextlib.suppress(FileNotFoundError):  # another one removed it

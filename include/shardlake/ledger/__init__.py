@@ -15,6 +15,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, get_args
 
 from shardlake.plan import BatchPlan
@@ -30,6 +31,8 @@ Action = Literal["repair", "abandon"]
 MOST_OF_WHO = 200
 MOST_OF_REASON = 2000
 """The most characters that a journal entry's `who` and `reason` may have."""
+
+NO_NOTES: Mapping[str, tuple[Position, int]] = MappingProxyType({})
 
 _STORABLE = re.compile(r"[^\0\ud800-\udfff]*")
 """Text that both databases take and give back as it was: a command line that is not UTF-8 has surrogates in it."""
@@ -147,14 +150,19 @@ class Ledger(ABC):
         namespace: str,
         listed: Sequence[Shard],
         starts: Mapping[str, Position],
+        caught_up: Mapping[str, tuple[Position, int]] = NO_NOTES,
         *,
         first: bool = False,
     ) -> bool:
         """Store one complete listing: new shards, ends of known ones, `missing` counts; and open chains at `starts`.
 
+        In one transaction, for a chain without the note that nothing was there would begin with a loss.
+
         A chain that is there already keeps its start. Each call counts as another listing: to try again, list again.
 
         Args:
+            caught_up: per shard a position behind which nothing was found, and the service's time then, milliseconds
+                since the epoch; left out where the shard has moved on.
             first: the starts are those of a first listing, which hold for no other.
 
         Returns:
@@ -185,10 +193,6 @@ class Ledger(ABC):
     @abstractmethod
     def chains(self, pipeline: str, namespace: str) -> dict[str, Chain]:
         """Where every shard with a chain stands, by shard id. Its cost does not grow with the chains' length."""
-
-    @abstractmethod
-    def mark_caught_up(self, pipeline: str, namespace: str, at_ms: Mapping[str, tuple[Position, int]]) -> None:
-        """Note per shard that nothing was found after a position at a service time; ignored if it has moved on."""
 
     @abstractmethod
     def batch(self, batch_id: str) -> str | None:

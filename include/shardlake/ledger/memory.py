@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from shardlake.ledger import Chain, Contents, Identity, JournalEntry, Ledger, LedgerRange, State
+from shardlake.ledger import NO_NOTES, Chain, Contents, Identity, JournalEntry, Ledger, LedgerRange, State
 from shardlake.ledger.chain import (
     CaughtUp,
     chain_of,
@@ -76,6 +76,7 @@ class MemoryLedger(Ledger):
         namespace: str,
         listed: Sequence[Shard],
         starts: Mapping[str, Position],
+        caught_up: Mapping[str, tuple[Position, int]] = NO_NOTES,
         *,
         first: bool = False,
     ) -> bool:
@@ -85,6 +86,7 @@ class MemoryLedger(Ledger):
                 return False
             known.update(merge_listing(known, listed))
             self._open_chains(pipeline, namespace, starts)
+            self._note_caught_up(pipeline, namespace, caught_up)
             return True
 
     def open_backfill(self, pipeline: str, namespace: str, text: str, starts: Mapping[str, Position]) -> str:
@@ -109,13 +111,6 @@ class MemoryLedger(Ledger):
         with self._lock:
             stored = self._chains.get((pipeline, namespace), {})
             return {shard_id: stored[shard_id].stand(shard_id) for shard_id in sorted(stored)}
-
-    def mark_caught_up(self, pipeline: str, namespace: str, at_ms: Mapping[str, tuple[Position, int]]) -> None:
-        with self._lock:
-            chains = self.chains(pipeline, namespace)
-            for shard_id, (position, service_ms) in at_ms.items():
-                if is_news(chains.get(shard_id), position, service_ms):
-                    self._chains[pipeline, namespace][shard_id].caught_up = (position.key, service_ms)
 
     def batch(self, batch_id: str) -> str | None:
         with self._lock:
@@ -209,6 +204,7 @@ class MemoryLedger(Ledger):
             known.update({shard.shard_id: shard for shard in shards if shard.shard_id not in known})
             for each, missing in zip(told, lacks, strict=True):
                 self._open_chains(pipeline, each.namespace, each.starts)
+                self._note_caught_up(pipeline, each.namespace, each.caught_up)
                 for lack in missing:
                     if lack.in_the_way:
                         rows = self._chains[pipeline, each.namespace][lack.in_the_way.shard_id].rows
@@ -225,6 +221,12 @@ class MemoryLedger(Ledger):
         chains = self._chains.setdefault((pipeline, namespace), {})
         for shard_id, start in starts.items():
             chains.setdefault(shard_id, _StoredChain(start))
+
+    def _note_caught_up(self, pipeline: str, namespace: str, notes: Mapping[str, tuple[Position, int]]) -> None:
+        chains = self.chains(pipeline, namespace)
+        for shard_id, (position, at_ms) in notes.items():
+            if is_news(chains.get(shard_id), position, at_ms):
+                self._chains[pipeline, namespace][shard_id].caught_up = (position.key, at_ms)
 
     def _append(self, pipeline: str, namespace: str, row: LedgerRange) -> None:
         self._chains[pipeline, namespace][row.range.shard_id].rows[row.range.start.key] = row

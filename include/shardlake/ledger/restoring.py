@@ -26,6 +26,7 @@ class Told:
         ranges: the rows of chains, by shard id: from the start on without a gap; only the last may be planned.
         batches: the plans of runs.
         bounds: the text of the backfill; None for the live pipeline.
+        caught_up: as `Ledger.record_listing`.
     """
 
     namespace: str
@@ -33,6 +34,7 @@ class Told:
     ranges: Mapping[str, Sequence[LedgerRange]]
     batches: Sequence[BatchPlan]
     bounds: str | None
+    caught_up: Mapping[str, tuple[Position, int]]
 
     @property
     def opened_at_ms(self) -> int:

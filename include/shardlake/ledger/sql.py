@@ -9,6 +9,7 @@ from dataclasses import asdict
 import sqlalchemy as sa
 
 from shardlake.ledger import (
+    NO_NOTES,
     Chain,
     Contents,
     Identity,
@@ -29,7 +30,6 @@ from shardlake.ledger.chain import (
     choose,
     conflict,
     contents_of,
-    is_news,
     is_open,
     merge_listing,
 )
@@ -82,6 +82,7 @@ class SqlLedger(Ledger):
         namespace: str,
         listed: Sequence[Shard],
         starts: Mapping[str, Position],
+        caught_up: Mapping[str, tuple[Position, int]] = NO_NOTES,
         *,
         first: bool = False,
     ) -> bool:
@@ -109,6 +110,7 @@ class SqlLedger(Ledger):
                 ],
             )
             statements.open_chains(connection, pipeline, namespace, starts)
+            statements.note_caught_up(connection, pipeline, namespace, caught_up)
             return True
 
     def open_backfill(self, pipeline: str, namespace: str, text: str, starts: Mapping[str, Position]) -> str:
@@ -132,25 +134,6 @@ class SqlLedger(Ledger):
     def chains(self, pipeline: str, namespace: str) -> dict[str, Chain]:
         with self._database.reading() as connection:
             return statements.chains(connection, pipeline, namespace)
-
-    def mark_caught_up(self, pipeline: str, namespace: str, at_ms: Mapping[str, tuple[Position, int]]) -> None:
-        t = tables.chains
-        update = (
-            sa.update(t)
-            .where(t.c.pipeline == pipeline, t.c.namespace == namespace, t.c.shard_id == sa.bindparam("of_shard"))
-            .values(caught_up_key=sa.bindparam("key"), caught_up_at_ms=sa.bindparam("at_ms"))
-        )
-        with self._database.writing(pipeline) as connection:
-            chains = statements.chains(connection, pipeline, namespace)
-            statements.execute_many(
-                connection,
-                update,
-                [
-                    {"of_shard": shard_id, "key": position.key, "at_ms": service_ms}
-                    for shard_id, (position, service_ms) in at_ms.items()
-                    if is_news(chains.get(shard_id), position, service_ms)
-                ],
-            )
 
     def batch(self, batch_id: str) -> str | None:
         with self._database.reading() as connection:

@@ -7,7 +7,7 @@ from itertools import zip_longest
 import sqlalchemy as sa
 
 from shardlake.ledger import Chain, Contents, LedgerRange, queries, tables
-from shardlake.ledger.chain import chain_of
+from shardlake.ledger.chain import chain_of, is_news
 from shardlake.ledger.restoring import Lack, Told, lacking
 from shardlake.plan import BatchPlan, digest
 from shardlake.ranges import Position, SequenceRange
@@ -51,6 +51,25 @@ def open_chains(connection: sa.Connection, pipeline: str, namespace: str, starts
     )
     new = (tables.chain_row(pipeline, namespace, id_, start) for id_, start in starts.items() if id_ not in known)
     insert(connection, t, new)
+
+
+def note_caught_up(
+    connection: sa.Connection, pipeline: str, namespace: str, notes: Mapping[str, tuple[Position, int]]
+) -> None:
+    """Note behind which positions nothing was found, and when, for the chains that stand there."""
+    t = tables.chains
+    update = (
+        sa.update(t)
+        .where(t.c.pipeline == pipeline, t.c.namespace == namespace, t.c.shard_id == sa.bindparam("of_shard"))
+        .values(caught_up_key=sa.bindparam("key"), caught_up_at_ms=sa.bindparam("at_ms"))
+    )
+    stand = chains(connection, pipeline, namespace) if notes else {}
+    news = [
+        {"of_shard": shard_id, "key": position.key, "at_ms": at_ms}
+        for shard_id, (position, at_ms) in notes.items()
+        if is_news(stand.get(shard_id), position, at_ms)
+    ]
+    execute_many(connection, update, news)
 
 
 def batch(connection: sa.Connection, batch_id: str) -> str | None:
@@ -152,6 +171,7 @@ def restore(connection: sa.Connection, pipeline: str, told: Told) -> None:
     rows = [tables.ledger_range(row) for row in connection.execute(there)]
     lacks = lacking(told, chains(connection, *scope), rows)
     open_chains(connection, *scope, told.starts)
+    note_caught_up(connection, *scope, told.caught_up)
     for lack in lacks:
         if lack.in_the_way:
             delete_range(connection, *scope, lack.in_the_way)

@@ -40,5 +40,8 @@ class Sink(Protocol):
     ) -> dict[SequenceRange, Contents | ShardlakeError]:
         """What the store holds of ranges of a plan: each one's contents, or why it does not hold."""
 
+    def still_holds(self, range_: SequenceRange, contents: Contents) -> bool:
+        """Whether the store still has what verify found of a range, at a glance."""
+
     def commit(self, ledger: Ledger, plan: BatchPlan, verified: Mapping[SequenceRange, Contents]) -> list[str]:
         """Make verified ranges count, by compare-and-set; one message for each in conflict."""

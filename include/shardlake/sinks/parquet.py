@@ -88,6 +88,11 @@ class ParquetSink:
                 found[range_] = exc
         return found
 
+    def still_holds(self, range_: SequenceRange, contents: Contents) -> bool:
+        """Whether the range's file is there, in the size that verify found."""
+        path = FileKey.of(range_).path
+        return self._home.exists(path) and self._home.size(path) == contents.bytes
+
     def commit(self, ledger: Ledger, plan: BatchPlan, verified: Mapping[SequenceRange, Contents]) -> list[str]:
         """Commit verified ranges in the ledger, and clear away what attempts left behind."""
         conflicts = ledger.commit(plan, verified)

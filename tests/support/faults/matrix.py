@@ -1,0 +1,172 @@
+"""The crash matrix, whole or a part of it: which cells there are, running those that are not done, and the table."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from multiprocessing import get_context
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Protocol
+
+from demo.background import Background
+from demo.postgres import Postgres, postgres
+from local_kinesis.process import running
+from support.faults import airflow, spark, steps
+from support.faults.boundaries import Boundary
+from support.faults.results import OK, Cell, Outcome, Results, diagonally, tried
+
+LEDGERS = ("sqlite", "postgres")
+TIERS = ("steps", "spark", "airflow")
+LANES = 2
+"""How many cells one Airflow is given at once."""
+
+_HERE = ExitStack()
+"""What a worker process has for its life: its local Kinesis, which ends with it."""
+
+_SPARK_PART = ["worker: link data/shard_id=*/*.parquet"]
+_AIRFLOW_PART = [
+    ("commit: COMMIT ranges", "one task"),
+    ("worker: link data/shard_id=*/*.parquet", "the JVM"),
+    ("ingest: start Spark", "the whole run"),
+]
+
+
+class Tier(Protocol):
+    """Cells on one kind of processes."""
+
+    def boundaries(self) -> list[Boundary]:
+        """Every boundary of a clean run."""
+
+    def run(self, boundary: Boundary, way: str) -> None:
+        """Run a cell; raises what does not hold."""
+
+
+def main(argv: list[str]) -> int:
+    """Run the cells that are asked for and not done yet, and print the table; 1 where one did not come out well."""
+    parser = argparse.ArgumentParser(prog="make faults", description=__doc__)
+    parser.add_argument("--results", type=Path, default=Path(".faults/results.jsonl"), help="what was found so far")
+    parser.add_argument("--again", action="store_true", help="also cells that came out well before")
+    parser.add_argument("--part", action="store_true", help="each boundary once, and little of Spark and Airflow")
+    parser.add_argument("--only", default="", help='only cells with this text in "boundary; way"')
+    parser.add_argument("--tier", choices=TIERS, action="append", help="only this one")
+    parser.add_argument("--ledger", choices=LEDGERS, action="append", help="only this one, of steps")
+    parser.add_argument("--jobs", type=int, default=2, help="how many cells of steps or Spark at once")
+    arguments = parser.parse_args(argv)
+    os.environ |= {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_EC2_METADATA_DISABLED": "true"}
+    results = Results(arguments.results)
+    with tempfile.TemporaryDirectory(prefix="shardlake-faults-") as folder:
+        matrix = Matrix(Path(folder), results, arguments)
+        cells: list[Cell] = []
+        for tier in arguments.tier or TIERS:
+            if tier == "steps":
+                for ledger in arguments.ledger or LEDGERS:
+                    cells += matrix.steps(ledger)
+            else:
+                cells += matrix.spark() if tier == "spark" else matrix.airflow()
+    print(results.table(cells))
+    return int(any(not results.is_done(cell) for cell in cells))
+
+
+class Matrix:
+    """Runs tiers one after the other.
+
+    Args:
+        asked: what the command line says.
+    """
+
+    def __init__(self, root: Path, results: Results, asked: argparse.Namespace) -> None:
+        self._root, self._results, self._asked = root, results, asked
+
+    def steps(self, ledger: str) -> list[Cell]:
+        """Each step in a process of its own; the cells."""
+        with ExitStack() as stack:
+            server = stack.enter_context(_postgres(self._root)) if ledger == "postgres" else None
+            tier = steps.StepsTier(self._root, stack.enter_context(running()), server)
+            boundaries = _by_text(tier.boundaries())
+            pairs = list(diagonally(list(boundaries), list(steps.WAYS)))
+            cells = self._asked_for("steps", ledger, pairs[: len(boundaries)] if self._asked.part else pairs)
+            self._in_processes(cells, boundaries, server)
+        return cells
+
+    def spark(self) -> list[Cell]:
+        """`shardlake run` with Spark; the cells."""
+        with running() as kinesis:
+            boundaries = _by_text(spark.SparkTier(self._root, kinesis).boundaries())
+        some = _SPARK_PART if self._asked.part else boundaries
+        pairs = [(each, victim) for each in some for victim in spark.victims(boundaries[each])]
+        cells = self._asked_for("spark", "sqlite", pairs)
+        self._in_processes(cells, boundaries, None)
+        return cells
+
+    def airflow(self) -> list[Cell]:
+        """Airflow with Spark; the cells. Those that kill the scheduler come last, each alone."""
+        with running() as kinesis, Background(self._root / "airflow.json") as background:
+            lanes = [f"lane-{number}" for number in range(LANES)]
+            tier = airflow.AirflowTier(self._root / "airflow-tier", kinesis, background, lanes)
+            started = tier.start()
+            boundaries = _by_text(airflow.record(tier.lane(started, lanes[0])))
+            pairs = _AIRFLOW_PART if self._asked.part else list(airflow.cells(list(boundaries.values())))
+            cells = self._asked_for("airflow", "sqlite", pairs)
+            free: SimpleQueue[str] = SimpleQueue()
+            for name in lanes:
+                free.put(name)
+
+            def run(cell: Cell) -> Outcome:
+                name, way = free.get(), airflow.WAYS[cell.way]
+                try:
+                    lane = tier.lane(started, name)
+                    return tried(cell, lambda: airflow.cell(lane, boundaries[cell.boundary], way))
+                finally:
+                    free.put(name)
+
+            beside = [cell for cell in cells if cell.way != airflow.SCHEDULER]
+            with ThreadPoolExecutor(LANES) as pool:
+                self._write_down(beside, lambda todo: pool.map(run, todo))
+            self._write_down([cell for cell in cells if cell not in beside], lambda todo: map(run, todo))
+        return cells
+
+    def _asked_for(self, tier: str, ledger: str, pairs: Sequence[tuple[str, str]]) -> list[Cell]:
+        only = self._asked.only
+        return [Cell(tier, ledger, boundary, way) for boundary, way in pairs if only in f"{boundary}; {way}"]
+
+    def _in_processes(self, cells: list[Cell], boundaries: Mapping[str, Boundary], server: Postgres | None) -> None:
+        """Run cells in worker processes: a fork server's processes are known to one thread alone."""
+        place = (self._root, server)
+        with ProcessPoolExecutor(self._asked.jobs, get_context("spawn"), initializer=_begin, initargs=place) as pool:
+            self._write_down(cells, lambda todo: pool.map(_run, todo, [boundaries[cell.boundary] for cell in todo]))
+
+    def _write_down(self, cells: Sequence[Cell], run: Callable[[list[Cell]], Iterator[Outcome]]) -> None:
+        todo = [each for each in cells if self._asked.again or not self._results.is_done(each)]
+        for number, outcome in enumerate(run(todo), 1):
+            self._results.add(outcome)
+            cell, said = outcome.cell, outcome.said if outcome.said == OK else f"FAILED: {outcome.said}"
+            where = f"{number}/{len(todo)} {cell.tier} {cell.ledger}: {cell.boundary}"
+            print(f"{where}; {cell.way}: {said} ({outcome.seconds} s)", flush=True)
+
+
+def _begin(root: Path, server: Postgres | None) -> None:
+    global _tiers
+    kinesis = _HERE.enter_context(running())
+    _tiers = {"steps": steps.StepsTier(root, kinesis, server), "spark": spark.SparkTier(root, kinesis)}
+
+
+_tiers: dict[str, Tier] = {}
+
+
+def _run(cell: Cell, boundary: Boundary) -> Outcome:
+    return tried(cell, lambda: _tiers[cell.tier].run(boundary, cell.way))
+
+
+def _by_text(boundaries: Sequence[Boundary]) -> dict[str, Boundary]:
+    return {str(each): each for each in boundaries}
+
+
+@contextmanager
+def _postgres(root: Path) -> Iterator[Postgres]:
+    with Background(root / "postgres.json") as background, postgres(background) as server:
+        yield server

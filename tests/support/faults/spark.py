@@ -1,0 +1,172 @@
+"""The matrix on `shardlake run` with a real Spark: each of its processes killed from outside, at each boundary."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from signal import SIGKILL
+from subprocess import STDOUT, Popen
+
+import psutil
+import yaml
+
+from demo.folder import REPOSITORY
+from demo.java import java_home
+from local_kinesis.process import LocalKinesis
+from support.faults.boundaries import TAP, Boundary, Tap, kill, let_go_on, wait_until
+from support.faults.site import Site
+from support.faults.steps import Tasks
+from support.faults.task import Task
+
+ITSELF, JVM, COMMAND = VICTIMS = ("itself", "the JVM", "the command")
+"""Who is killed while a process stands at a boundary: that process; Spark's JVM, and the process goes on; or the
+command that started Spark, and Spark goes on when the next run has finished."""
+
+# One core and the quick compiler: half the CPU time for what takes seconds and lives for one job.
+ENGINE = {
+    "master": "local[1]",
+    "conf": {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"},
+}
+_WITHIN_S = 240.0
+
+
+@dataclass
+class Command:
+    """`shardlake run` of one pipeline, as a process that tells its effects; and so do all that it starts."""
+
+    site: Site
+    tap: Tap
+
+    @contextmanager
+    def running(self) -> Iterator[Popen[bytes]]:
+        """The process; when the block is left, it and all that it started are gone."""
+        config = self.site.root / "pipelines.yaml"
+        config.write_text(yaml.safe_dump({"pipelines": {self.site.name: self.site.entry}}), encoding="utf-8")
+        mark = uuid.uuid4().hex
+        environment = {
+            **os.environ,
+            **self.tap.environment(self.site.dataset.parent),
+            "PYTHONPATH": os.pathsep.join(map(str, (TAP, REPOSITORY / "include"))),
+            "JAVA_HOME": str(java_home()),
+            "PYSPARK_PYTHON": sys.executable,
+            "SHARDLAKE_FAULTS_MARK": mark,
+        }
+        arguments = [sys.executable, "-m", "shardlake", "--config", str(config), "run", "--verbose", self.site.name]
+        with (self.site.root / "command.log").open("ab") as log:
+            process = Popen(arguments, env=environment, stdout=log, stderr=STDOUT)
+        try:
+            yield process
+        finally:
+            process.kill()
+            process.wait()
+            for member in _family(mark):
+                member.kill()
+
+    def stop_at(self, boundary: Boundary, process: Popen[bytes]) -> psutil.Process:
+        """Wait for a process to stand still at the boundary."""
+        wait_until(lambda: self.tap.stopped() or process.poll() is not None, _WITHIN_S, f"{boundary} was not reached")
+        pid = self.tap.stopped()
+        assert pid is not None, f"{boundary} was not reached"
+        return psutil.Process(pid)
+
+
+def record(command: Command) -> list[Boundary]:
+    """Every boundary of a run that nobody interrupts, in order, over all its processes."""
+    command.site.put(40)
+    with command.running() as process:
+        assert process.wait(_WITHIN_S) == 0
+    command.site.check()
+    return list(command.tap.told())
+
+
+def cell(command: Command, boundary: Boundary, victim: str) -> None:
+    """One cell: the next run is one without Spark; what came of both is checked, and once more after another one.
+
+    Raises:
+        AssertionError: something does not hold.
+    """
+    site, tasks = command.site, Tasks(command.site, command.tap)
+    site.put(40)
+    command.tap.order(boundary)
+    with command.running() as process:
+        stopped = command.stop_at(boundary, process)
+        if victim == ITSELF:
+            kill(stopped.pid)
+        elif victim == JVM:
+            (java,) = (
+                child for child in psutil.Process(process.pid).children(recursive=True) if child.name() == "java"
+            )
+            kill(java.pid)
+            let_go_on(stopped.pid)
+        else:
+            process.kill()
+        code = process.wait(_WITHIN_S)
+        assert (code == -SIGKILL) == (stopped.pid == process.pid or victim == COMMAND), f"the command ended with {code}"
+        seen = site.published()
+        tasks.do(Task("command"))
+        if victim == COMMAND:
+            let_go_on(stopped.pid)
+            wait_until(lambda: not stopped.is_running(), _WITHIN_S, "what the command started does not end")
+    site.check()
+    site.put(20)
+    site.let_time_pass()
+    tasks.do(Task("command"))
+    site.check()
+    site.check_nothing_is_half_written()
+    published = site.published()
+    assert {path: published.get(path) for path in seen} == seen, "a published file changed"
+
+
+def victims(boundary: Boundary) -> list[str]:
+    """Who can be killed there."""
+    return list(VICTIMS) if boundary.role in ("driver", "worker") else [ITSELF]
+
+
+@dataclass(frozen=True)
+class SparkTier:
+    """The cells of this matrix on one local Kinesis.
+
+    Attributes:
+        root: where each cell has a folder, which stays where it fails.
+    """
+
+    root: Path
+    kinesis: LocalKinesis
+
+    def boundaries(self) -> list[Boundary]:
+        """Every boundary of a clean run."""
+        command = self._command()
+        found = record(command)
+        missing = command.tap.not_on_disk()
+        assert missing == [], f"not on disk: {missing}"
+        return found
+
+    def run(self, boundary: Boundary, victim: str) -> None:
+        """Run a cell."""
+        command = self._command()
+        cell(command, boundary, victim)
+        shutil.rmtree(command.site.root)
+
+    def _command(self) -> Command:
+        name = f"spark-{uuid.uuid4().hex[:12]}"
+        root = self.root / name
+        (root / "tap").mkdir(parents=True)
+        site = Site(self.kinesis, self.kinesis.client(), name, root, f"sqlite:///{root}/ledger.db", {"engine": ENGINE})
+        site.settings["max_group_ranges"] = 2
+        return Command(site, Tap(root / "tap"))
+
+
+def _family(mark: str) -> Iterator[psutil.Process]:
+    """The processes that have a mark in their environment."""
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get("SHARDLAKE_FAULTS_MARK") == mark:
+                yield process
+        except psutil.Error:
+            continue

@@ -1,0 +1,331 @@
+"""The matrix on processes of their own, one a step: each boundary, each way to go on, an engine without Spark."""
+
+from __future__ import annotations
+
+import multiprocessing
+import shutil
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import zip_longest
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from signal import SIGKILL
+
+from demo.postgres import Postgres
+from local_kinesis.process import LocalKinesis
+from shardlake.names import LIVE, batch_id
+from shardlake.plan import BatchPlan
+from support.faults.boundaries import Boundary, Tap, let_go_on, wait_until
+from support.faults.site import Site
+from support.faults.task import DAG, REFUSED, Task, Work, work
+
+KILLED, NEXT, LATER = "run-1", "run-2", "run-3"
+PAGE_RECORDS = 8
+"""How many records come with a page while the run to be killed ingests; it plans with all it can see."""
+
+_WITHIN_S = 120.0
+
+_forks = multiprocessing.get_context("forkserver")
+_forks.set_forkserver_preload(["support.faults.task"])
+
+
+@dataclass
+class Tasks:
+    """Runs steps of one pipeline's runs, one after the other, each in a process."""
+
+    site: Site
+    tap: Tap
+    interrupted: Task | None = None
+    seen: dict[str, tuple[str, int, int]] = field(default_factory=dict)
+
+    def start(self, task: Task, *, told: bool = False, lock_timeout_s: float = 30) -> BaseProcess:
+        """Start a task's process."""
+        if told:
+            self.site.kinesis.control({"page_limit": PAGE_RECORDS if task.step == "ingest" else None})
+        given = Work(task, self.site.name, self.site.entry, self.tap.folder if told else None, lock_timeout_s)
+        process = _forks.Process(target=work, args=(given,))
+        process.start()
+        return process
+
+    def do(self, task: Task, *, told: bool = False) -> None:
+        """Run a task, which has to end well."""
+        process = self.start(task, told=told)
+        process.join(_WITHIN_S)
+        assert process.exitcode == 0, f"{task} ended with {process.exitcode}"
+
+    def try_to(self, task: Task, lock_timeout_s: float = 30) -> bool:
+        """Run a task, which may be refused with one of the product's errors; whether it ended well."""
+        process = self.start(task, lock_timeout_s=lock_timeout_s)
+        process.join(_WITHIN_S)
+        assert process.exitcode is not None
+        assert process.exitcode == 0 or process.exitcode > REFUSED, f"{task} ended with {process.exitcode}"
+        return process.exitcode == 0
+
+    def steps_of(self, run: str) -> Iterator[Task]:
+        """The tasks of a run, which is planned when the second one is asked for; only that, with nothing to read."""
+        yield Task("plan", run)
+        text = self.site.ledger.batch(batch_id(self.site.name, LIVE, DAG, run))
+        groups = len(BatchPlan.from_text(text).groups) if text else 0
+        yield from (Task("ingest", run, group) for group in range(groups))
+        if groups:
+            yield from (Task("verify", run), Task("commit", run))
+
+    def run(self, run: str) -> None:
+        """A whole run; a task that ran already runs again."""
+        for task in self.steps_of(run):
+            self.do(task)
+
+    def from_interrupted(self) -> Iterator[Task]:
+        """The interrupted task and those after it."""
+        tasks = self.steps_of(KILLED)
+        for task in tasks:
+            if task == self.interrupted:
+                yield task
+                yield from tasks
+
+    @contextmanager
+    def stopped_at(self, boundary: Boundary) -> Iterator[BaseProcess]:
+        """The process that stands still at a boundary of the run to be killed; what came before it ended well.
+
+        Raises:
+            AssertionError: the boundary was not reached.
+        """
+        self.tap.order(boundary)
+        for task in self.steps_of(KILLED):
+            process = self.start(task, told=True)
+            wait_until(lambda process=process: process.exitcode is not None or self.tap.stopped(), _WITHIN_S, str(task))
+            if pid := self.tap.stopped():
+                assert pid == process.pid
+                self.interrupted = task
+                self.site.kinesis.control({"page_limit": None})
+                try:
+                    yield process
+                finally:
+                    process.kill()
+                    process.join()
+                return
+            assert process.exitcode == 0, f"{task} ended with {process.exitcode}"
+        raise AssertionError(f"{boundary} was not reached")
+
+    def kill_at(self, boundary: Boundary) -> None:
+        """Kill the process at a boundary, from outside."""
+        with self.stopped_at(boundary) as process:
+            process.kill()
+            process.join()
+            assert process.exitcode == -SIGKILL
+        self.seen = self.site.published()
+
+
+Way = Callable[[Tasks, Boundary], None]
+
+
+def retry(tasks: Tasks, boundary: Boundary) -> None:
+    """The interrupted task again, and those after it; as Clear of it with what is downstream."""
+    tasks.kill_at(boundary)
+    for task in tasks.from_interrupted():
+        tasks.do(task)
+
+
+def killed_twice(tasks: Tasks, boundary: Boundary) -> None:
+    """The retry is killed at the same boundary, where it comes there; then the whole run."""
+    tasks.kill_at(boundary)
+    tasks.tap.order(boundary)
+    process = tasks.start(tasks.interrupted or Task("plan", KILLED), told=True)
+    wait_until(lambda: process.exitcode is not None or tasks.tap.stopped(), _WITHIN_S, "the retry")
+    if tasks.tap.stopped():
+        process.kill()
+        process.join()
+        assert process.exitcode == -SIGKILL
+    else:
+        assert process.exitcode == 0
+    tasks.site.kinesis.control({"page_limit": None})
+    tasks.run(KILLED)
+
+
+def one_task(tasks: Tasks, boundary: Boundary) -> None:
+    """The interrupted task alone; the rest is left to the next run."""
+    tasks.kill_at(boundary)
+    tasks.do(tasks.interrupted or Task("plan", KILLED))
+    tasks.run(NEXT)
+
+
+def one_index(tasks: Tasks, boundary: Boundary) -> None:
+    """The second mapped index, verify and commit, which fails where the first one is missing; then the whole run."""
+    tasks.kill_at(boundary)
+    if tasks.interrupted == Task("plan", KILLED):
+        tasks.do(Task("plan", KILLED))
+    tasks.do(Task("ingest", KILLED, 1))
+    tasks.do(Task("verify", KILLED))
+    tasks.try_to(Task("commit", KILLED))
+    tasks.run(KILLED)
+
+
+def whole_run(tasks: Tasks, boundary: Boundary) -> None:
+    """All tasks of the run again."""
+    tasks.kill_at(boundary)
+    tasks.run(KILLED)
+
+
+def next_run(tasks: Tasks, boundary: Boundary) -> None:
+    """The next scheduled run; nobody clears the killed one."""
+    tasks.kill_at(boundary)
+    tasks.site.put(10)
+    tasks.run(NEXT)
+    tasks.run(LATER)
+
+
+def old_run(tasks: Tasks, boundary: Boundary) -> None:
+    """The next run first; then the killed one, which is an old one by now, and the next one once more."""
+    tasks.kill_at(boundary)
+    tasks.run(NEXT)
+    tasks.run(KILLED)
+    tasks.run(NEXT)
+
+
+def command(tasks: Tasks, boundary: Boundary) -> None:
+    """`shardlake run`."""
+    tasks.kill_at(boundary)
+    tasks.do(Task("command"))
+
+
+def resharded(tasks: Tasks, boundary: Boundary) -> None:
+    """While it stands at the boundary the first shard is split, and more comes in; then the whole run, and the next."""
+    with tasks.stopped_at(boundary) as process:
+        tasks.site.split()
+        tasks.site.put(20)
+        process.kill()
+        process.join()
+        assert process.exitcode == -SIGKILL
+    tasks.seen = tasks.site.published()
+    tasks.run(KILLED)
+    tasks.run(NEXT)
+    tasks.run(LATER)
+
+
+def at_once(tasks: Tasks, boundary: Boundary) -> None:
+    """The whole run and the next one, step beside step."""
+    tasks.kill_at(boundary)
+    for at_once in zip_longest(tasks.steps_of(KILLED), tasks.steps_of(NEXT)):
+        started = [(task, tasks.start(task)) for task in at_once if task]
+        for task, process in started:
+            process.join(_WITHIN_S)
+            assert process.exitcode == 0, f"{task} ended with {process.exitcode}"
+
+
+def zombie(tasks: Tasks, boundary: Boundary) -> None:
+    """It is not killed but stands still, until the next run has finished; then it goes on. The whole run in the end.
+
+    Where it stands within a transaction, the next run is told so, and has its turn when the zombie has gone on.
+    """
+    with tasks.stopped_at(boundary) as process:
+        finished = all(tasks.try_to(task, lock_timeout_s=1) for task in tasks.steps_of(NEXT))
+        assert finished or "COMMIT" in boundary.name
+        _go_on(tasks, process)
+    tasks.run(NEXT)
+    tasks.run(KILLED)
+
+
+def zombie_between(tasks: Tasks, boundary: Boundary) -> None:
+    """As a zombie, but it goes on when the next run has published and not verified yet."""
+    with tasks.stopped_at(boundary) as process:
+        steps = tasks.steps_of(NEXT)
+        for task in steps:
+            if task.step == "verify" or not tasks.try_to(task, lock_timeout_s=1):
+                break
+        assert task.step == "verify" or "COMMIT" in boundary.name or boundary.role == "commit"
+        _go_on(tasks, process)
+    tasks.run(NEXT)
+    tasks.run(KILLED)
+
+
+def _go_on(tasks: Tasks, process: BaseProcess) -> None:
+    """Let a zombie go on to its end, which may be one of the product's errors; what is published by now stays."""
+    tasks.seen = tasks.site.published()
+    let_go_on(process.pid or 0)
+    process.join(_WITHIN_S)
+    assert process.exitcode is not None
+    assert process.exitcode == 0 or process.exitcode > REFUSED, f"the zombie ended with {process.exitcode}"
+
+
+WAYS: dict[str, Way] = {
+    "retry": retry,
+    "killed twice": killed_twice,
+    "one task": one_task,
+    "one mapped index": one_index,
+    "the whole run": whole_run,
+    "an old run": old_run,
+    "next run": next_run,
+    "shardlake run": command,
+    "resharded": resharded,
+    "two runs at once": at_once,
+    "zombie": zombie,
+    "zombie between": zombie_between,
+}
+
+
+def record(tasks: Tasks) -> list[Boundary]:
+    """Every boundary of a run that nobody interrupts, in order."""
+    tasks.site.put(40)
+    for task in tasks.steps_of(KILLED):
+        tasks.do(task, told=True)
+    tasks.site.check()
+    return list(tasks.tap.told())
+
+
+def cell(tasks: Tasks, boundary: Boundary, way: Way) -> None:
+    """One cell: what came of it is checked, and once more after the next records.
+
+    Raises:
+        AssertionError: something does not hold.
+    """
+    tasks.site.put(40)
+    way(tasks, boundary)
+    tasks.site.check()
+    tasks.site.put(20)
+    tasks.site.let_time_pass()
+    tasks.run("later")
+    tasks.site.check()
+    tasks.site.check_nothing_is_half_written()
+    published = tasks.site.published()
+    assert {path: published.get(path) for path in tasks.seen} == tasks.seen, "a published file changed"
+
+
+@dataclass(frozen=True)
+class StepsTier:
+    """The cells of this matrix on one local Kinesis.
+
+    Attributes:
+        root: where each cell has a folder, which stays where it fails.
+        postgres: the server that ledgers are in; None: they are in SQLite.
+    """
+
+    root: Path
+    kinesis: LocalKinesis
+    postgres: Postgres | None
+
+    def boundaries(self) -> list[Boundary]:
+        """Every boundary of a clean run.
+
+        Raises:
+            AssertionError: the clean run is not right, or counts on what may not be on disk.
+        """
+        tasks = self._tasks()
+        found = record(tasks)
+        missing = tasks.tap.not_on_disk()
+        assert missing == [], f"not on disk: {missing}"
+        return found
+
+    def run(self, boundary: Boundary, way: str) -> None:
+        """Run a cell."""
+        tasks = self._tasks()
+        cell(tasks, boundary, WAYS[way])
+        shutil.rmtree(tasks.site.root)
+
+    def _tasks(self) -> Tasks:
+        name = f"steps-{uuid.uuid4().hex[:12]}"
+        root = self.root / name
+        (root / "tap").mkdir(parents=True)
+        url = self.postgres.url(self.postgres.new_database()) if self.postgres else f"sqlite:///{root}/ledger.db"
+        return Tasks(Site(self.kinesis, self.kinesis.client(), name, root, url), Tap(root / "tap"))
