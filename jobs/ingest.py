@@ -32,8 +32,9 @@ from shardlake.plan import BatchPlan
 
 _NONE: Mapping[str, str] = {}
 
-SIDE_BY_SIDE = 16
-"""Ranges that one Spark task reads at once, at most: a shard gives 2 MiB/s, a core takes some 100."""
+SIDE_BY_SIDE = 2
+"""Ranges that one Spark task reads at once, at most. A shard gives 2 MiB/s and a core takes many times that, but each
+range at work takes some 60 MiB: with two of them a worker stays at about 300 MiB."""
 
 REPORT = {
     **dict.fromkeys(("shard_id", "range", "error", "message"), ("string", pa.string())),

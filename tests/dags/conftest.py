@@ -32,6 +32,14 @@ os.environ |= {
 }
 
 
+@pytest.fixture(autouse=True)
+def no_context_is_left_behind() -> Iterator[None]:
+    """Airflow tells a task of its run in the environment, and leaves it there."""
+    yield
+    for name in [name for name in os.environ if name.startswith("AIRFLOW_CTX_")]:
+        del os.environ[name]
+
+
 @pytest.fixture(scope="session", autouse=True)
 def airflow_database() -> Iterator[None]:
     from airflow.utils.db import initdb

@@ -223,8 +223,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
 
 
 class TestPostgres:
-    WRITES = 5
-    """Transactions of a first run that write: claim, listing, notes of idle shards, pin, commit."""
+    WRITES = 4
+    """Transactions of a first run that write: claim, listing, pin, commit."""
 
     @pytest.fixture
     def proxy(self, server: Postgres) -> Iterator[CuttingProxy]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import select
+import selectors
 import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -35,12 +36,14 @@ def connect_proxy() -> Iterator[ConnectProxy]:
             with contextlib.suppress(OSError), socket.create_connection((host, int(port)), timeout=10) as upstream:
                 self.send_response_only(200)
                 self.end_headers()
-                other = {self.connection: upstream, upstream: self.connection}
-                while all(self._passed_on(one, other[one]) for one in select.select(list(other), [], [])[0]):
-                    pass
+                with selectors.DefaultSelector() as ready:
+                    ready.register(self.connection, selectors.EVENT_READ, upstream)
+                    ready.register(upstream, selectors.EVENT_READ, self.connection)
+                    while all(self._passed_on(key.fileobj, key.data) for key, _ in ready.select()):
+                        pass
             self.close_connection = True
 
-        def _passed_on(self, one: socket.socket, other: socket.socket) -> bool:
+        def _passed_on(self, one: Any, other: socket.socket) -> bool:
             data = one.recv(65536)
             other.sendall(data)
             return bool(data)

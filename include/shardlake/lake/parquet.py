@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from threading import Lock
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +28,9 @@ ROW_GROUP_BYTES = 16 * 2**20
 
 PIECE_ROWS = 1_024
 """The writer ends data pages where its input is cut, so a row group comes in pieces of this many rows."""
+
+_ONE_AT_A_TIME = Lock()
+"""Writing a row group takes several times its memory for a moment."""
 
 
 def write_range(path: Path, aside: Path, plan: BatchPlan, range_: SequenceRange, pages: Iterable[Page]) -> Footer:
@@ -51,7 +55,8 @@ def write_range(path: Path, aside: Path, plan: BatchPlan, range_: SequenceRange,
             for rows in row_group.to_batches():
                 checksum.update(rows)
                 size += data_bytes(rows)
-            writer.write_table(row_group, row_group_size=ROW_GROUP_ROWS)
+            with _ONE_AT_A_TIME:
+                writer.write_table(row_group, row_group_size=ROW_GROUP_ROWS)
             del row_group, rows  # or they would stay in memory while the next row group comes in
             pa.default_memory_pool().release_unused()
         quarantined = quarantine.checksum()
