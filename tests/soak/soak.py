@@ -123,8 +123,8 @@ class _Soak:
     def _let_time_fly(self) -> None:
         """Move the service's clock once all is read that was there when it was moved before: nothing is ever lost.
 
-        Of the runs since then, the first may have planned before, the next ones read what is there, and another one has to
-        note that nothing is behind it.
+        Of the runs since then, the first may have planned before, the next ones read what is there, and another one
+        notes that nothing is behind it.
         """
         if self.lasting.runs < 4 or not _is_committed(self._folder, self._newest):
             return
