@@ -7,6 +7,7 @@ import os
 import posixpath
 import signal
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -81,14 +82,15 @@ class Tap:
         A file's content has to be on disk before the file gets its name; the names in a folder, before the ledger's
         next COMMIT.
         """
-        opened, content, names, found = set[str](), set[str](), set[str](), list[str]()
+        content, names, found = set[str](), set[str](), list[str]()
+        opened = defaultdict[int, set[str]](set)  # by thread: each writes the files of one range
         for line in self._lines():
             effect, keys = str(line["name"]).split(": ", 1)[1].split()[0], list(line["keys"])
             if effect == "open":
                 content.add(keys[-1])
-                opened.add(keys[-1])
+                opened[line["thread"]].add(keys[-1])
             elif effect == "write":  # to which of them is not told
-                content |= {key for key in opened if key.endswith(".parquet")}
+                content |= {key for key in opened[line["thread"]] if key.endswith(".parquet")}
             elif effect == "sync":
                 content.discard(keys[-1])
                 names.discard(keys[-1])

@@ -82,7 +82,14 @@ def tell(effect: str, *paths: str) -> None:
             earlier = [json.loads(line) for line in _contents(handle).splitlines()]
             count = 1 + sum(each["name"] == name for each in earlier)
             stops = _ordered(scope, name, count) and not any(each["stopped"] for each in earlier)
-            line = {"name": name, "count": count, "keys": keys, "pid": os.getpid(), "stopped": stops}
+            line = {
+                "name": name,
+                "count": count,
+                "keys": keys,
+                "pid": os.getpid(),
+                "thread": threading.get_native_id(),
+                "stopped": stops,
+            }
             os.write(handle, json.dumps(line).encode() + b"\n")
         finally:
             os.close(handle)
