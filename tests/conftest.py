@@ -1,12 +1,18 @@
-"""One object store of each kind for all tests that ask for it."""
+"""One object store of each kind for all tests that ask for it; fixtures are ended also by SIGTERM."""
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 
 import pytest
 
 from support.lakes import Bucket, bucket_of, seaweedfs
+
+
+def pytest_configure() -> None:
+    """Have SIGTERM end the tests as Ctrl-C does, with fixtures: servers would be left behind."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

@@ -152,12 +152,22 @@ class TestPowerLoss:
         ],
     )
     def test_what_is_not_on_disk_is_found(self, tmp_path: Path, effects: list[str], found: list[str]) -> None:
-        lines = (
-            {"name": f"x: {effect.split()[0]}", "count": 1, "keys": effect.split()[1:], "pid": 1, "stopped": False}
-            for effect in effects
-        )
-        (tmp_path / "all.log").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        self._tell(tmp_path, [(1, effect) for effect in effects])
         assert Tap(tmp_path).not_on_disk() == found
+
+    def test_a_thread_that_writes_leaves_the_files_of_another_one_as_they_are(self, tmp_path: Path) -> None:
+        mine = ["open t.parquet", "write", "sync t.parquet"]
+        linked = [(1, "link t.parquet data/a"), (2, "link u.parquet data/b")]
+        self._tell(tmp_path, [(2, "open u.parquet"), *((1, effect) for effect in mine), (2, "write"), *linked])
+        assert Tap(tmp_path).not_on_disk() == ["the content of data/b"]
+
+    @staticmethod
+    def _tell(folder: Path, effects: list[tuple[int, str]]) -> None:
+        lines = (
+            {"thread": thread, "name": f"x: {kind}", "keys": keys}
+            for thread, (kind, *keys) in ((thread, effect.split()) for thread, effect in effects)
+        )
+        (folder / "all.log").write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
 class TestResults:

@@ -8,14 +8,15 @@ from __future__ import annotations
 import http.client
 import json
 import re
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
+
+from support.serving import serving
 
 ROLE = "arn:aws:iam::000000000000:role/stream-reader"
 EXTERNAL_ID = "lake:42"
@@ -147,14 +148,6 @@ def account_of(kinesis_url: str) -> Iterator[Account]:
         def log_message(self, *_: object) -> None:
             """Nothing."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    account = Account(f"http://127.0.0.1:{server.server_address[1]}")
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-    thread.start()
-    try:
+    with serving(Handler) as place:
+        account = Account(f"http://{place}")
         yield account
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()

@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import selectors
 import socket
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
+
+from support.serving import serving
 
 
 @dataclass(frozen=True)
@@ -51,14 +52,6 @@ def connect_proxy() -> Iterator[ConnectProxy]:
         def log_message(self, *_: object) -> None:
             """Nothing."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    proxy = ConnectProxy(f"http://127.0.0.1:{server.server_address[1]}")
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
+    with serving(Handler) as place:
+        proxy = ConnectProxy(f"http://{place}")
         yield proxy
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()

@@ -37,6 +37,7 @@ from h2.errors import ErrorCodes
 from h2.events import DataReceived, RequestReceived, StreamEnded
 
 from support.event_stream import event, exception
+from support.serving import serving
 
 Ending = Literal["expire", "reset", "goaway", "lose", "fall silent", "damage", "talk nonsense", "pretend the end"]
 
@@ -305,8 +306,6 @@ def fan_out_server(
             """Nothing."""
 
     class Server(ThreadingHTTPServer):
-        daemon_threads = True
-
         def finish_request(self, request: Any, client_address: Any) -> None:
             try:
                 request.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -318,17 +317,9 @@ def fan_out_server(
             except (OSError, EOFError):
                 pass  # the client has gone
 
-    server = Server(("127.0.0.1", 0), Forwarding)
-    url = f"https://127.0.0.1:{server.server_address[1]}"
-    running = FanOutServer(url, urlsplit(upstream_url).netloc, certificate)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
+    with serving(Forwarding, Server) as place:
+        running = FanOutServer(f"https://{place}", urlsplit(upstream_url).netloc, certificate)
         yield running
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 def _certificate(folder: Path) -> Path:

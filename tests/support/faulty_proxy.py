@@ -11,9 +11,11 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Literal
 from urllib.parse import urlsplit
+
+from support.serving import serving
 
 Fault = Literal["lose the reply", "lose the request", "cut the reply", "spoil the request", "403", "409", "500", "503"]
 
@@ -134,14 +136,6 @@ def faulty_proxy(upstream_url: str) -> Iterator[FaultyProxy]:
         def log_message(self, *_: object) -> None:
             """Nothing."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    proxy = FaultyProxy(f"http://127.0.0.1:{server.server_address[1]}")
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
+    with serving(Handler) as place:
+        proxy = FaultyProxy(f"http://{place}")
         yield proxy
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()

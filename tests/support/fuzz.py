@@ -9,6 +9,10 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from shardlake.names import LIVE
+from shardlake.plan import BatchPlan, HashRange, Run, Stream
+from shardlake.ranges import SequenceRange
+
 EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "150"))
 """How many examples a property is tried with."""
 
@@ -73,3 +77,21 @@ def mutated(document: Any) -> st.SearchStrategy[Any]:
     """The JSON document with one of its values, or itself, changed or gone."""
     change = st.tuples(st.sampled_from(list(_paths(document))), values)
     return change.map(lambda one: _changed(document, [one]))
+
+
+def plan_of(range_: SequenceRange) -> BatchPlan:
+    """A plan of one range."""
+    return BatchPlan(
+        batch_id="b",
+        pipeline="p",
+        namespace=LIVE,
+        run=Run("d", "r"),
+        stream=Stream("s", "arn:aws:kinesis:eu-west-1:000000000000:stream/s", 1, 86_400_000, "eu-west-1", None),
+        dataset="/lake",
+        ledger_id="a" * 32,
+        planned_at_ms=0,
+        behind=False,
+        groups=((range_,),),
+        aggregates="keep",
+        hash_ranges=(HashRange(range_.shard_id, "0", str(2**128 - 1)),),
+    )

@@ -166,10 +166,10 @@ class Life:
         before, began = self._see(run_id), time.monotonic()
         cleared = None
         if self.retry.clears is None:
-            _insist(lambda: self.api.clear_run(self.dag_id, run_id))
+            insist(lambda: self.api.clear_run(self.dag_id, run_id))
         else:
             clears = [self.retry.clears]
-            answer = _insist(lambda: self.api.clear(self.dag_id, run_id, clears))
+            answer = insist(lambda: self.api.clear(self.dag_id, run_id, clears))
             cleared = {(each["task_id"], each["map_index"]) for each in answer}
         self._wait_for(run_id)
         seconds, after = time.monotonic() - began, self._see(run_id)
@@ -187,7 +187,7 @@ class Life:
         To try `commit` alone, verify has to succeed: there commit is marked as failed before it has begun.
         """
         if self.retry.clears == "commit":
-            _insist(lambda: self.api.mark_failed(self.dag_id, run_id, "commit"))
+            insist(lambda: self.api.mark_failed(self.dag_id, run_id, "commit"))
             yield
             return
         owner = self.dataset / "_shardlake" / "owner.json"
@@ -245,7 +245,7 @@ class Life:
         """Start a run on 40 more records, of both shards; its id."""
         with _ONE_PRODUCER:
             self.deployment.put(self.retry.pipeline, 40)
-        self._runs.append(str(_insist(lambda: self.api.trigger(self.dag_id))["dag_run_id"]))
+        self._runs.append(str(insist(lambda: self.api.trigger(self.dag_id))["dag_run_id"]))
         return self._runs[-1]
 
     def _wait_for(self, run_id: str) -> str:
@@ -254,7 +254,7 @@ class Life:
         return self._state(run_id)
 
     def _state(self, run_id: str) -> str:
-        return str(_insist(lambda: self.api.dag_run(self.dag_id, run_id))["state"])
+        return str(insist(lambda: self.api.dag_run(self.dag_id, run_id))["state"])
 
 
 def _tables(database: Path) -> dict[str, list[dict[str, Any]]]:
@@ -268,7 +268,7 @@ def _tables(database: Path) -> dict[str, list[dict[str, Any]]]:
         }
 
 
-def _insist(ask: Callable[[], T]) -> T:
+def insist(ask: Callable[[], T]) -> T:
     """Ask Airflow again where its SQLite was locked: nothing was done then, a request is one transaction."""
     for _ in range(20):
         try:

@@ -27,10 +27,10 @@ from shardlake.kinesis.reader import read_range
 from shardlake.lake.local import LocalHome
 from shardlake.lake.parquet import write_range
 from shardlake.ledger.memory import MemoryLedger
-from shardlake.plan import BatchPlan, HashRange, Run, Stream
+from shardlake.plan import BatchPlan, Run
 from shardlake.planning import Planner
 from shardlake.ranges import SequenceNumber, SequenceRange, Start
-from support.fuzz import EXAMPLES, mutated
+from support.fuzz import EXAMPLES, mutated, plan_of
 
 fuzzed = settings(max_examples=EXAMPLES, deadline=None, derandomize=True, database=None)
 
@@ -43,20 +43,7 @@ NUMBERS = [f"4959033827149025660855969253836157109592157598913658{n:04}" for n i
 RANGE = SequenceRange(
     SHARD, Start("AT", SequenceNumber(NUMBERS[1])), SequenceNumber(NUMBERS[3]), SequenceNumber(NUMBERS[1])
 )
-PLAN = BatchPlan(
-    batch_id="b",
-    pipeline="p",
-    namespace="live",
-    run=Run("d", "r"),
-    stream=Stream("s", ARN, 1, 86_400_000, "eu-west-1", None),
-    dataset="/lake",
-    ledger_id="a" * 32,
-    planned_at_ms=0,
-    behind=False,
-    groups=((RANGE,),),
-    aggregates="keep",
-    hash_ranges=(HashRange(SHARD, "0", str(2**128 - 1)),),
-)
+PLAN = plan_of(RANGE)
 
 
 def record(n: int) -> dict[str, Any]:

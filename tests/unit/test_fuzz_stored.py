@@ -30,29 +30,16 @@ from shardlake.lake.parquet import write_range
 from shardlake.ledger.memory import MemoryLedger
 from shardlake.lost_markers import lost_range
 from shardlake.names import LIVE, OWNER, FileKey, backfill_namespace, batch_directory, dataset_of
-from shardlake.plan import BatchPlan, HashRange, Run, Stream, digest, range_to_json
+from shardlake.plan import BatchPlan, digest, range_to_json
 from shardlake.ranges import SequenceNumber, SequenceRange, Start
-from support.fuzz import EXAMPLES, mutated
+from support.fuzz import EXAMPLES, mutated, plan_of
 
 fuzzed = settings(max_examples=EXAMPLES, deadline=None, derandomize=True, database=None)
 
 SHARD = "shardId-000000000000"
 ARN = "arn:aws:kinesis:eu-west-1:000000000000:stream/s"
 RANGE = SequenceRange(SHARD, Start("AFTER", SequenceNumber("10")), SequenceNumber("40"), SequenceNumber("11"))
-PLAN = BatchPlan(
-    batch_id="b",
-    pipeline="p",
-    namespace=LIVE,
-    run=Run("d", "r"),
-    stream=Stream("s", ARN, 1, 86_400_000, "eu-west-1", None),
-    dataset="/lake",
-    ledger_id="a" * 32,
-    planned_at_ms=0,
-    behind=False,
-    groups=((RANGE,),),
-    aggregates="keep",
-    hash_ranges=(HashRange(SHARD, "0", str(2**128 - 1)),),
-)
+PLAN = plan_of(RANGE)
 NOT_TEXT = [b"\xff", b"", b"[" * 100_000, b"1" * 5_000, b'"\\ud800"', b"NaN", b"{}\xff"]
 
 

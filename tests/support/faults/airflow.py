@@ -8,13 +8,10 @@ import re
 import shutil
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-from urllib.error import HTTPError
 
 import psutil
 
@@ -28,6 +25,7 @@ from support.faults.site import Site
 from support.faults.spark import ENGINE
 from support.faults.steps import Tasks
 from support.faults.task import Task
+from support.retries import insist
 
 _WITHIN_S = 600.0
 _OVER = ("success", "failed")
@@ -357,15 +355,3 @@ class AirflowTier:
         return Site(
             self.kinesis, self.kinesis.client(), name, self.root, f"sqlite:///{self.root}/{name}.db", {"engine": ENGINE}
         )
-
-
-def insist(ask: Callable[[], Any]) -> Any:
-    """Ask Airflow again where its SQLite was locked: nothing was done then, a request is one transaction."""
-    for _ in range(20):
-        try:
-            return ask()
-        except HTTPError as exc:
-            if exc.code != 500:
-                raise
-            time.sleep(0.5)
-    return ask()
