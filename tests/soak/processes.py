@@ -28,7 +28,7 @@ class Worker:
     Attributes:
         batches: how many had something to read.
         failures: how many runs failed and were followed by another.
-        runs: how many came to their end.
+        runs: how many ended well.
         idle: how many plans in a row found nothing at all.
     """
 
@@ -54,7 +54,7 @@ class Worker:
             told = json.loads(line)
             self.batches += told.get("rows") is not None
             self.failures += "error" in told
-            self.runs += 1
+            self.runs += "error" not in told
             self.idle = self.idle + 1 if told == {"rows": None, "behind": False} else 0
 
     def check_alive(self) -> None:
