@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from botocore.exceptions import ClientError
-from tests.conformance.servers import UNANSWERED
+from tests.conformance.server import UNANSWERED
 from tests.conformance.stream import Stream
 
 ACCEPTED = "accepted"

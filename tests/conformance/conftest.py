@@ -8,7 +8,8 @@ import pytest
 import tests.conformance.asked  # noqa: F401 -- notes the behaviours
 from tests.conformance.behaviour import BEHAVIOURS, Behaviour
 from tests.conformance.elsewhere import Elsewhere
-from tests.conformance.servers import Server, server
+from tests.conformance.server import Server
+from tests.conformance.servers import server
 from tests.conformance.stream import Stream
 from tests.integration.conftest import bucket, make_world, shared_client, shared_session, world
 

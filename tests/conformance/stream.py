@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from tests.conformance.servers import Server
+from tests.conformance.server import Server
 
 POLL_S = 0.25
 """Between two GetRecords calls that wait for records: the service allows 5 calls a second."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.conformance.behaviour import BEHAVIOURS, Behaviour
 from tests.conformance.differences import DIFFERENCES
-from tests.conformance.servers import Server
+from tests.conformance.server import Server
 from tests.conformance.stream import Stream
 
 
