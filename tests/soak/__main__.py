@@ -6,6 +6,7 @@ python -m soak --minutes 60
 from __future__ import annotations
 
 import argparse
+import shutil
 import tempfile
 from pathlib import Path
 
@@ -18,8 +19,10 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        figures = soak(arguments.minutes * 60, Path(folder), arguments.seed)
+    folder = tempfile.mkdtemp(prefix="shardlake-soak-")
+    print(f"dataset, ledger and logs, kept where it fails: {folder}", flush=True)
+    figures = soak(arguments.minutes * 60, Path(folder), arguments.seed)
+    shutil.rmtree(folder)
     print(figures)
     for usage in figures.usages:
         usage.check_flat(MOST_GROWTH)

@@ -128,8 +128,8 @@ class _Soak:
         """
         if self.lasting.runs < 4 or not _is_committed(self._folder, self._newest):
             return
-        self.lasting.runs, self._newest = 0, dict(self._producer.newest)
         self._server.control({"advance_clock_s": ADVANCE_HOURS * 3600})
+        self.lasting.runs, self._newest = 0, dict(self._producer.newest)
         self.figures.days += ADVANCE_HOURS / 24
 
     def _restart(self) -> None:
