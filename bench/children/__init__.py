@@ -1,0 +1,1 @@
+"""Programs that the bench measures: each one process, one JSON object on its last line."""

@@ -1,0 +1,1 @@
+"""One module a goal of issue 6, each with `measure(bench) -> Iterator[Figure]`."""
