@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from functools import partial
@@ -15,10 +15,11 @@ from shardlake.audit_files import Finding, marker_of
 from shardlake.batch import Steps
 from shardlake.lake.owner import check_owner
 from shardlake.ledger import Chain, Contents, LedgerRange
-from shardlake.names import DATA, LOST, OWNER, QUARANTINE, FileKey
+from shardlake.names import BOUNDS, DATA, LOST, OWNER, QUARANTINE, FileKey
 from shardlake.plan import Aggregates, BatchPlan, Run
 from shardlake.planning import hash_ranges
 from shardlake.ranges import SequenceRange
+from shardlake.shards import Shard
 
 PLACES = (DATA, QUARANTINE, LOST)
 """Where every file belongs to a range of the ledger."""
@@ -57,8 +58,9 @@ def audit(steps: Steps) -> Iterator[Audited]:
     folders = [f"{place}/{name}" for place in PLACES for name in steps.home.names(place)]
     if not owned and (chains or folders):
         yield _only(Finding("missing", OWNER, "the dataset does not say whose it is"))
-    stop = Event()
-    draft = replace(draft, hash_ranges=hash_ranges(steps.ledger.shards(draft.pipeline).values()))
+    stop, shards = Event(), steps.ledger.shards(draft.pipeline)
+    yield from map(_only, (*_bounds(steps), *_shard_facts(shards, kinesis.list_shards() if shards else ())))
+    draft = replace(draft, hash_ranges=hash_ranges(shards.values()))
     repaired, planned = repaired_ranges(steps), partial(planned_mode, steps)
     auditor = RangeAuditor(draft, steps.home, kinesis, repaired, planned, stop)
     of_shards = {folder for folder in folders if "/shard_id=" in folder}
@@ -68,6 +70,27 @@ def audit(steps: Steps) -> Iterator[Audited]:
     yield from _side_by_side(
         [_shard(steps, draft, auditor, chains.get(shard_id), shard_id) for shard_id in shard_ids], stop
     )
+
+
+def _bounds(steps: Steps) -> Iterator[Finding]:
+    """Whether the ledger has the bounds of a backfill otherwise than they were written beside its files."""
+    bounds, copy = steps.ledger.backfill(steps.pipeline.name, steps.namespace), steps.home.read(BOUNDS)
+    if None not in (bounds, copy) and bounds != copy:
+        yield Finding("differs", BOUNDS, "the ledger has other bounds of this backfill than the copy beside its files")
+
+
+def _shard_facts(shards: Mapping[str, Shard], listed: Iterable[Shard]) -> Iterator[Finding]:
+    """What the ledger says of shards otherwise than the stream, of what never changes."""
+    for shard in listed:
+        known = shards.get(shard.shard_id, shard)
+        expected = replace(
+            shard,
+            missing=known.missing,
+            ending_sequence_number=known.ending_sequence_number and shard.ending_sequence_number,
+        )
+        if known != expected:
+            folder = f"{DATA}/shard_id={shard.shard_id}"
+            yield Finding("differs", folder, f"the stream has the shard as {expected}, the ledger as {known}")
 
 
 def repaired_ranges(steps: Steps) -> set[SequenceRange]:

@@ -97,10 +97,6 @@ def _shards(request: Request, kinesis: Kinesis, known: dict[str, Shard]) -> list
     return [listed[shard_id] for shard_id in request.shards or sorted(listed)]
 
 
-_NEVER_MS = 0
-"""When a stretch was last seen with nothing behind it: its records were seen, so one that is not found is lost."""
-
-
 class BackfillLooker(Looker):
     """Looks at the stretches of an open backfill; what lies behind them does not count.
 
@@ -127,7 +123,6 @@ class BackfillLooker(Looker):
         stretch = self._stretches[shard.shard_id]
         if chain.position.key >= stretch.through.key:
             return Look(shard, chain)
-        chain = replace(chain, caught_up_at_ms=_NEVER_MS)
         look = super().look(shard, chain)
         if look == Look(shard, chain):  # the service has no such shard any more
             return replace(look, trimmed=Trimmed(oldest=None, at_end=True))

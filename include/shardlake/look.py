@@ -10,12 +10,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from shardlake.caught_up import CaughtUp
 from shardlake.config import Pipeline
 from shardlake.errors import IngestError
 from shardlake.kinesis.client import CONNECTIONS, Kinesis
 from shardlake.kinesis.failures import ShardGoneError
 from shardlake.kinesis.start import Opening, oldest_lasting
-from shardlake.kinesis.through import Found, Idle, Limits, Trimmed, find_range, still_there
+from shardlake.kinesis.through import Found, Limits, Trimmed, find_range, still_there
 from shardlake.lake.home import Home
 from shardlake.ledger import Chain
 from shardlake.losses import lost_range
@@ -37,7 +38,7 @@ class Look:
     Attributes:
         range: the range to pin.
         behind: another plan should follow soon.
-        idle_at_ms: the service's time at which nothing was found after the position.
+        caught_up: the note that nothing was found after the position.
         trimmed: the range cannot be read: its beginning is gone.
         error: the service did not let us find out; the other shards go on.
     """
@@ -46,7 +47,7 @@ class Look:
     chain: Chain
     range: SequenceRange | None = None
     behind: bool = False
-    idle_at_ms: int | None = None
+    caught_up: CaughtUp | None = None
     trimmed: Trimmed | None = None
     error: IngestError | None = None
 
@@ -104,16 +105,16 @@ class Looker(ABC):
         match found:
             case Found(range_, behind):
                 return Look(shard, chain, range_, behind or range_.through is SHARD_END)
-            case Idle(at_ms):
-                return Look(shard, chain, idle_at_ms=at_ms)
+            case CaughtUp():
+                return Look(shard, chain, caught_up=found)
             case Trimmed():
                 return Look(shard, chain, trimmed=found)
 
-    def _find(self, shard: Shard, start: Start, chain: Chain) -> Found | Idle | Trimmed:
+    def _find(self, shard: Shard, start: Start, chain: Chain) -> Found | CaughtUp | Trimmed:
         if chain.open_range:
             return still_there(self._kinesis, chain.open_range) or Found(chain.open_range, behind=True)
         retention_ms, limits = self._draft.stream.retention_ms, self._limits_of(shard.shard_id)
-        return find_range(self._kinesis, shard, start, chain.caught_up_at_ms, retention_ms, limits)
+        return find_range(self._kinesis, shard, start, chain.caught_up, retention_ms, limits)
 
     def _limits_of(self, shard_id: str) -> Limits:
         """How far the next range of a shard may reach."""

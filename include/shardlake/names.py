@@ -81,9 +81,18 @@ class FileKey:
         return f"{self.quarantine_directory}/{self.start_key}-{self.through_key}.parquet"
 
     @property
+    def lost_directory(self) -> str:
+        """`_shardlake/lost/shard_id=<shard>`.
+
+        Raises:
+            ValueError: the shard id could leave the dataset's folder.
+        """
+        return f"{LOST}/{_partition(self.shard_id)}"
+
+    @property
     def lost_marker(self) -> str:
         """Where a lost range leaves its marker."""
-        return f"{LOST}/{_partition(self.shard_id)}/{self.start_key}-{self.through_key}.json"
+        return f"{self.lost_directory}/{self.start_key}-{self.through_key}.json"
 
 
 def parse_file_name(shard_id: str, name: str) -> FileKey | None:

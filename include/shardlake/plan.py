@@ -16,6 +16,7 @@ from typing import Any, Literal, get_args
 from pydantic import TypeAdapter
 
 from shardlake.errors import ConflictError
+from shardlake.names import SHARD_ID
 from shardlake.ranges import SequenceNumber, SequenceRange, Start, parse_through
 
 LAYOUT = 1
@@ -237,9 +238,11 @@ def range_from_json(value: dict[str, Any]) -> SequenceRange:
         KeyError, TypeError, ValueError: the value is not a range.
     """
     kind, number = value["start"]
-    anchor = value["anchor"]
+    anchor, shard_id = value["anchor"], value["shard_id"]
+    if not SHARD_ID.fullmatch(shard_id):
+        raise ValueError(f"not a shard id: {shard_id[:140]!r}")
     return SequenceRange(
-        value["shard_id"],
+        shard_id,
         Start(kind, SequenceNumber(number)),
         parse_through(value["through"]),
         None if anchor is None else SequenceNumber(anchor),

@@ -14,11 +14,11 @@ from math import ceil
 from shardlake.backfill import Backfill, Request
 from shardlake.backfilling import BackfillLooker, resolve
 from shardlake.config import Pipeline
-from shardlake.errors import ConflictError, ShardlakeError, most_severe
+from shardlake.errors import ConflictError, ShardlakeError, UnavailableError, most_severe
 from shardlake.kinesis.client import Kinesis
 from shardlake.kinesis.consumers import active_consumer
 from shardlake.lake.home import Home
-from shardlake.lake.owner import check_owner, claim_dataset, refuse_other
+from shardlake.lake.owner import check_owner, claim_dataset, refuse_other, require_owner
 from shardlake.ledger import Identity, Ledger
 from shardlake.leftovers import clear_away
 from shardlake.look import Look, Looker, Survey
@@ -54,21 +54,19 @@ class Planner:
 
         Raises:
             ConfigError: stream, access, dataset or ledger are not usable as configured; nothing was written.
-            ConflictError: dataset or ledger belong to another stream, pipeline or ledger; nothing was written.
+            ConflictError: dataset or ledger belong to another stream, pipeline or ledger, or the dataset is gone;
+                nothing was written.
             DataLossError: records are lost, `on_data_loss` is `fail`, and there is nothing else to do.
             UnavailableError: a service does not answer, and there is nothing else to do.
         """
         pinned = self._ledger.batch(batch_id(*self._scope, run.dag_id, run.run_id))
         if pinned is None:
             draft = self.draft(run)
-            check_owner(self._home, draft)
-            if self._ledger.shards(draft.pipeline):
-                self._claim(draft)  # before positions of another stream are looked for in this one
-            looker = self._looker(draft)
-            survey = looker.survey()
+            self._recognise(self._home, draft)  # before positions of another stream are looked for in this one
+            draft, looker, survey = self._surveyed(draft)
             self._own(draft)
             if not self._record(draft, survey):  # another run was quicker with the first listing: now this is a second
-                survey = looker.survey()
+                draft, looker, survey = self._surveyed(draft)
                 self._record(draft, survey)
             clear_away(self._home, self._ledger)
             looks = self._past_losses(draft, looker, survey.looks)
@@ -113,12 +111,13 @@ class Planner:
 
         Raises:
             ConfigError, DataLossError: as `backfilling.resolve`; nothing was written.
-            ConflictError: the backfill was opened for another request; or dataset or ledger are another's.
+            ConflictError: the backfill was opened for another request; or dataset or ledger are another's, or the
+                dataset is gone.
         """
         text = self._ledger.backfill(*self._scope)
         if text is None:
             draft, backfill = self.resolve_backfill(request)
-            check_owner(live, draft)
+            self._recognise(live, replace(draft, namespace=LIVE, dataset=self._pipeline.dataset))
             self._own(draft)
             starts = {stretch.shard_id: stretch.start for stretch in backfill.stretches}
             text = self._ledger.open_backfill(*self._scope, backfill.to_text(), starts)
@@ -141,8 +140,9 @@ class Planner:
         Raises:
             ConfigError, ConflictError, DataLossError, UnavailableError: as `plan`.
         """
-        check_owner(self._home, draft)
-        return _proposal(draft, self._looker(draft).survey().looks)
+        self._recognise(self._home, draft)
+        draft, _, survey = self._surveyed(draft)
+        return _proposal(draft, survey.looks)
 
     def draft(self, run: Run) -> BatchPlan:
         """The batch of a run without ranges: all else that decides names and content."""
@@ -184,8 +184,42 @@ class Planner:
             return Surveyor(self._pipeline, self._ledger, self._kinesis, self._home, draft)
         return BackfillLooker(self._pipeline, self._ledger, self._kinesis, self._home, draft)
 
+    def _surveyed(self, draft: BatchPlan) -> tuple[BatchPlan, Looker, Survey]:
+        """What is seen of the shards, and the draft with the retention by which their notes were judged.
+
+        A retention that is lowered between its description and a look would have an old note hide what it took.
+
+        Raises:
+            UnavailableError: it was lowered while the shards were looked at, and again.
+        """
+        for _ in range(2):
+            looker = self._looker(draft)
+            survey = looker.survey()
+            notes = (look.chain.caught_up for look in survey.looks if look.chain.caught_up)
+            if all(note.is_recent(draft.planned_at_ms) for note in notes):
+                return draft, looker, survey
+            now = self.draft(draft.run)
+            if now.stream.retention_ms >= draft.stream.retention_ms:
+                return draft, looker, survey
+            draft = now
+        raise UnavailableError(
+            f"the retention of stream {draft.stream.name} was lowered twice while it was planned",
+            todo="Run the plan step again",
+        )
+
+    def _recognise(self, home: Home, draft: BatchPlan) -> None:
+        """Find that ledger and dataset are not another's, and that the dataset is there if the ledger knows of it.
+
+        Chains are opened in a dataset that was claimed: one without an owner is not mounted, or was emptied.
+        """
+        check_owner(home, draft)
+        if self._ledger.chains(draft.pipeline, draft.namespace):
+            self._claim(draft)
+            require_owner(home, draft)
+
     def _own(self, draft: BatchPlan) -> None:
-        """Claim ledger and dataset for this pipeline, or find that they are another's."""
+        """Claim ledger and dataset for this pipeline, or find that they are another's, or gone."""
+        self._recognise(self._home, draft)
         self._home.check_writable()
         self._claim(draft)
         claim_dataset(self._home, draft)
@@ -206,16 +240,8 @@ class Planner:
             return True
         starts = {shard_id: opening.position for shard_id, opening in survey.openings.items()}
         refuse_files_of_new_shards(self._home, self._ledger, self._scope, starts)
-        caught_up = {
-            shard_id: (opening.position, draft.planned_at_ms)
-            for shard_id, opening in survey.openings.items()
-            if opening.caught_up
-        }
-        caught_up |= {
-            look.shard.shard_id: (look.chain.position, look.idle_at_ms)
-            for look in survey.looks
-            if look.idle_at_ms is not None
-        }
+        caught_up = {id_: opening.caught_up for id_, opening in survey.openings.items() if opening.caught_up}
+        caught_up |= {look.shard.shard_id: look.caught_up for look in survey.looks if look.caught_up}
         return self._ledger.record_listing(*self._scope, survey.listed, starts, caught_up, first=survey.first)
 
     def _past_losses(self, draft: BatchPlan, looker: Looker, looks: Iterable[Look]) -> list[Look]:

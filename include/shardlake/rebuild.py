@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, replace
 
 from shardlake.backfill import Backfill, Request
 from shardlake.batch import Steps
+from shardlake.caught_up import CaughtUp
 from shardlake.errors import ConflictError
 from shardlake.kinesis.failures import ShardGoneError
 from shardlake.kinesis.start import Opening, opening_unseen, resolve
@@ -163,9 +164,7 @@ def _live(steps: Steps, draft: BatchPlan, files: _Files, listed: Mapping[str, Sh
     if unread:
         ids = _some(shard.shard_id for shard in unread)
         files.notes.append(f"without file or plan, to be read from their oldest record that is retained: {ids}")
-    empty = {
-        shard_id: (opening.position, draft.planned_at_ms) for shard_id, opening in openings.items() if opening.caught_up
-    }
+    empty = {shard_id: opening.caught_up for shard_id, opening in openings.items() if opening.caught_up}
     return _told(files, starts, None, empty)
 
 
@@ -177,7 +176,7 @@ def _beginnings(steps: Steps, draft: BatchPlan, shards: Sequence[Shard]) -> dict
         try:
             return resolve(kinesis, shard, "beginning", draft.planned_at_ms, draft.stream.retention_ms)
         except ShardGoneError:
-            return opening_unseen(shard, None)
+            return opening_unseen(shard)
 
     return dict(zip((shard.shard_id for shard in shards), side_by_side(beginning, shards), strict=True))
 
@@ -209,7 +208,7 @@ def _told(
     files: _Files,
     starts: Mapping[str, Position],
     bounds: str | None,
-    caught_up: Mapping[str, tuple[Position, int]] = NO_NOTES,
+    caught_up: Mapping[str, CaughtUp] = NO_NOTES,
 ) -> Told:
     ranges = {
         shard_id: with_open_range(start, files.chains.get(shard_id, ()), files.plans.of_shard(shard_id))

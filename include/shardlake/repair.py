@@ -6,7 +6,8 @@ The ledger says what the file has to hold; nothing else is put in its place. The
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import os
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from shardlake.audit_files import Finding, Rows, file_of, quarantine_of
 from shardlake.auditing import planned_mode, repaired_ranges
 from shardlake.batch import Steps
 from shardlake.errors import ConflictError
+from shardlake.kinesis.page import Page
 from shardlake.kinesis.reader import read_range
 from shardlake.lake.footer import Footer, read_footer
 from shardlake.lake.owner import require_owner
@@ -93,10 +95,21 @@ def _read_again(steps: Steps, draft: BatchPlan, row: LedgerRange, data: Path, as
     for mode in dict.fromkeys([told.aggregates] if told else [planned, steps.pipeline.aggregates]):
         pace = draft.read_fraction, draft.retry_budget_s
         pages = read_range(steps.kinesis(), row.range, draft.stream.retention_ms, *pace)
-        footer = write_range(data, aside, replace(draft, aggregates=mode), row.range, pages)
+        footer = write_range(data, aside, replace(draft, aggregates=mode), row.range, _at_work(pages, data, aside))
         if row.contents and footer.checksum == row.contents.checksum:
             break
     return footer
+
+
+def _at_work(pages: Iterable[Page], *files: Path) -> Iterator[Page]:
+    """The pages, each of which makes files that wait for their next rows look written to.
+
+    Any run clears away what nobody has written to for an hour, and a range may take longer whose shard is read slowly.
+    """
+    for page in pages:
+        for file in files:
+            os.utime(file)
+        yield page
 
 
 def _mode_of_files(steps: Steps, range_: SequenceRange) -> Footer | None:

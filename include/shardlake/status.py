@@ -6,14 +6,15 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from shardlake.caught_up import CaughtUp
 from shardlake.errors import DataLossError
 from shardlake.kinesis.client import CONNECTIONS, Kinesis
 from shardlake.kinesis.page import Page
 from shardlake.kinesis.pages import first_page, page_at
+from shardlake.kinesis.through import is_trimmed
 from shardlake.ledger import Chain, Ledger
 from shardlake.names import LIVE
-from shardlake.ranges import SHARD_END, Position, SequenceNumber, SequenceRange, ShardEnd, Start
-from shardlake.shards import Shard
+from shardlake.ranges import SHARD_END, Position, SequenceRange, ShardEnd, Start
 
 State = Literal["finished", "idle", "behind", "trimmed", "new", "unknown"]
 """`finished`: committed to its end. `idle`: nothing unread. `behind`: something is. `trimmed`: the next record to read
@@ -53,10 +54,10 @@ def current_status(ledger: Ledger, pipeline: str, kinesis: Kinesis) -> list[Shar
         ConfigError, UnavailableError: from the service.
     """
     stream, _ = kinesis.describe()
-    listed = {shard.shard_id: shard for shard in kinesis.list_shards()}
+    listed = {shard.shard_id for shard in kinesis.list_shards()}
     chains = ledger.chains(pipeline, LIVE)
     recorded = {status.shard_id: status for status in recorded_status(ledger, pipeline)}
-    for shard_id in listed.keys() - recorded.keys():
+    for shard_id in listed - recorded.keys():
         recorded[shard_id] = _recorded(None, shard_id)
 
     def look(status: ShardStatus) -> ShardStatus:
@@ -65,7 +66,7 @@ def current_status(ledger: Ledger, pipeline: str, kinesis: Kinesis) -> list[Shar
             return status
         if status.shard_id not in listed:
             return replace(status, state="trimmed", headroom_ms=0)
-        return _looked_at(kinesis, status, listed[status.shard_id], chain, chain.position, stream.retention_ms)
+        return _looked_at(kinesis, status, chain.position, chain.caught_up, stream.retention_ms)
 
     with ThreadPoolExecutor(CONNECTIONS) as pool:
         return list(pool.map(look, (recorded[shard_id] for shard_id in sorted(recorded))))
@@ -79,32 +80,20 @@ def _recorded(chain: Chain | None, shard_id: str) -> ShardStatus:
 
 
 def _looked_at(
-    kinesis: Kinesis, status: ShardStatus, shard: Shard, chain: Chain, position: Start, retention_ms: int
+    kinesis: Kinesis, status: ShardStatus, position: Start, caught_up: CaughtUp | None, retention_ms: int
 ) -> ShardStatus:
     trimmed = replace(status, state="trimmed", headroom_ms=0)
     try:
-        page = page_at(kinesis, shard.shard_id, position.number, limit=2)
+        page = page_at(kinesis, status.shard_id, position.number, limit=2)
     except DataLossError:
         return trimmed
-    if not _finds(page, position) and not _nothing_was_there(page, shard, chain, retention_ms):
+    if is_trimmed(page, position, caught_up, retention_ms):
         return trimmed
     unread = _unread(kinesis, page, position)
     if not len(unread):
         return replace(status, state="behind" if unread.at_end else "idle", lag_ms=0)
     lag_ms = max(unread.service_time_ms - unread.arrivals_ms[0], 0)
     return replace(status, state="behind", lag_ms=lag_ms, headroom_ms=max(retention_ms - lag_ms, 0))
-
-
-def _finds(page: Page, position: Start) -> bool:
-    """Whether the page begins with the position's record, or the very next number."""
-    return page.first is not None and (page.first == position.number or page.first.plus(-1).key == position.key)
-
-
-def _nothing_was_there(page: Page, shard: Shard, chain: Chain, retention_ms: int) -> bool:
-    """Whether no record can have come after the position and gone: as planning has it, `through.find_range`."""
-    if chain.caught_up_at_ms is None:
-        return chain.position == Start("AT", SequenceNumber(shard.starting_sequence_number))
-    return chain.caught_up_at_ms >= page.service_time_ms - retention_ms
 
 
 def _unread(kinesis: Kinesis, page: Page, position: Start) -> Page:

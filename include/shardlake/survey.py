@@ -8,7 +8,7 @@ from __future__ import annotations
 from shardlake.config import Pipeline
 from shardlake.kinesis.client import Kinesis
 from shardlake.kinesis.failures import ShardGoneError
-from shardlake.kinesis.start import Opening, StartPolicy, opening_unseen, resolve
+from shardlake.kinesis.start import Opening, StartPolicy, if_unseen, opening_unseen, resolve
 from shardlake.lake.home import Home
 from shardlake.ledger import Chain, Ledger
 from shardlake.ledger.chain import merge_listing
@@ -38,29 +38,30 @@ class Surveyor(Looker):
         new = [shard for shard in listed if shard.shard_id not in chains]
         first = not known
         if first:
-            policies = first_policies(self._pipeline, listed, self._draft.planned_at_ms)
+            openings = self._open(new, first_policies(self._pipeline, listed, self._draft.planned_at_ms))
         else:
-            policies = self._policies_under_way(new)
-        openings = self._open(new, policies)
+            openings = self._open_under_way(new)
         listed = [shard for shard in listed if shard.shard_id in chains or shard.shard_id in openings]
         chains |= {
-            shard_id: Chain(shard_id, opening.position, None, self._draft.planned_at_ms if opening.caught_up else None)
+            shard_id: Chain(shard_id, opening.position, None, opening.caught_up)
             for shard_id, opening in openings.items()
         }
         shards = known | merge_listing(known, listed)
         looks = side_by_side(lambda it: self.look(*it), _unfinished(shards, chains))
         return Survey(listed, first, openings, looks)
 
-    def _policies_under_way(self, new: list[Shard]) -> dict[str, StartPolicy]:
+    def _open_under_way(self, new: list[Shard]) -> dict[str, Opening]:
         """Shards that are first seen when the pipeline is under way are read from their beginning.
 
         Of one that was open at the horizon already, the beginning may be gone: nobody has listed the stream since. One
-        that is listed there together with its parent was not (kinesis-local lists every shard).
+        that is listed there together with its parent was not (kinesis-local lists every shard). The horizon is asked
+        for last: a beginning that was gone when it was looked for is behind it then.
         """
-        born = any(shard.parents for shard in new)
+        openings = self._open(new, {shard.shard_id: "beginning" for shard in new})
+        born = {shard.shard_id: shard for shard in new if shard.parents}
         then = {shard.shard_id: shard.parents for shard in self._kinesis.shards_at_horizon()} if born else {}
         unseen = {shard_id for shard_id, parents in then.items() if parents and not then.keys() & set(parents)}
-        return {shard.shard_id: "unseen" if shard.shard_id in unseen else "beginning" for shard in new}
+        return openings | {id_: if_unseen(born[id_], openings[id_]) for id_ in unseen & born.keys()}
 
     def _open(self, shards: list[Shard], policies: dict[str, StartPolicy]) -> dict[str, Opening]:
         """Where the chains of new shards begin.
@@ -74,7 +75,7 @@ class Surveyor(Looker):
             try:
                 return resolve(self._kinesis, shard, policy, now_ms, retention_ms)
             except ShardGoneError:
-                return opening_unseen(shard, None) if policy in ("beginning", "unseen") else None
+                return opening_unseen(shard) if policy == "beginning" else None
 
         found = zip(shards, side_by_side(opening, shards), strict=True)
         return {shard.shard_id: opening for shard, opening in found if opening}

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 import pytest
 
+from shardlake.caught_up import CaughtUp
 from shardlake.errors import ConflictError
 from shardlake.ledger import Chain, Contents, Identity, Ledger, LedgerRange, statements
 from shardlake.names import LIVE
@@ -25,6 +26,7 @@ FLIGHTS = "flights"
 ARN = "arn:aws:kinesis:eu-west-1:123456789012:stream/flights"
 A, B, C = "shardId-000000000000", "shardId-000000000001", "shardId-000000000002"
 HELD = Contents(rows=3, bytes=700, checksum="c0ffee")
+DAY_MS = 86_400_000
 
 
 def number(n: int) -> SequenceNumber:
@@ -310,23 +312,32 @@ class TestCommit:
 
 class TestCaughtUp:
     def test_a_note_belongs_to_its_position(self, opened: Ledger) -> None:
-        opened.record_listing(FLIGHTS, LIVE, [], {}, {A: (at(10), 1000), B: (after(9), 2000)})
-        assert [chain(opened, id_).caught_up_at_ms for id_ in (A, B, C)] == [1000, 2000, None]
+        notes = {A: CaughtUp(at(10).key, 1000, DAY_MS), B: CaughtUp(after(9).key, 2000, 7 * DAY_MS)}
+        opened.record_listing(FLIGHTS, LIVE, [], {}, notes)
+        assert [chain(opened, id_).caught_up for id_ in (A, B, C)] == [notes[A], notes[B], None]
         plan = pin(opened, "r1", range_of(A, at(10), 20))
-        assert chain(opened, A).caught_up_at_ms == 1000
+        assert chain(opened, A).caught_up == notes[A]
         opened.commit(plan, {range_of(A, at(10), 20): HELD})
-        assert chain(opened, A).caught_up_at_ms is None
+        assert chain(opened, A).caught_up is None
 
     def test_a_note_about_a_position_left_behind_is_ignored(self, opened: Ledger) -> None:
         pin_and_commit(opened, "r1", range_of(A, at(10), 20))
-        opened.record_listing(FLIGHTS, LIVE, [], {}, {A: (after(20), 1000)})
-        opened.record_listing(FLIGHTS, LIVE, [], {}, {A: (at(10), 9000), "shardId-9": (at(10), 9000)})
-        assert chain(opened, A).caught_up_at_ms == 1000
+        note = CaughtUp(after(20).key, 1000, DAY_MS)
+        opened.record_listing(FLIGHTS, LIVE, [], {}, {A: note})
+        left_behind = CaughtUp(at(10).key, 9000, DAY_MS)
+        opened.record_listing(FLIGHTS, LIVE, [], {}, {A: left_behind, "shardId-9": left_behind})
+        assert chain(opened, A).caught_up == note
 
-    def test_the_latest_note_stays(self, opened: Ledger) -> None:
-        for at_ms in (1000, 3000, 2000):
-            opened.record_listing(FLIGHTS, LIVE, [], {}, {A: (at(10), at_ms)})
-        assert chain(opened, A).caught_up_at_ms == 3000
+    def test_the_latest_note_stays_as_it_was_made(self, opened: Ledger) -> None:
+        notes = [CaughtUp(at(10).key, at_ms, days * DAY_MS) for at_ms, days in ((1000, 7), (3000, 2), (2000, 1))]
+        for note in notes:
+            opened.record_listing(FLIGHTS, LIVE, [], {}, {A: note})
+        assert chain(opened, A).caught_up == notes[1]
+
+    def test_a_chain_is_opened_with_its_note(self, ledger: Ledger) -> None:
+        note = CaughtUp(at(10).key, 1000, 7 * DAY_MS)
+        ledger.record_listing(FLIGHTS, LIVE, [shard(A)], {A: at(10)}, {A: note}, first=True)
+        assert chain(ledger, A) == Chain(A, at(10), None, note)
 
 
 class TestLoss:

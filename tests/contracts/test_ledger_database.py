@@ -19,8 +19,9 @@ import sqlalchemy as sa
 from sqlalchemy import event
 
 import shardlake
+from shardlake.caught_up import CaughtUp
 from shardlake.errors import ConfigError, UnavailableError
-from shardlake.ledger import Contents, JournalEntry, Ledger, State, database, migrations, open_ledger, queries
+from shardlake.ledger import Contents, JournalEntry, Ledger, State, database, migrations, open_ledger, queries, tables
 from shardlake.plan import BatchPlan, Run, Stream
 from shardlake.ranges import SequenceNumber, SequenceRange, Start
 
@@ -110,7 +111,7 @@ class TestSchema:
             connection.exec_driver_sql("INSERT INTO shardlake_schema (version) VALUES (9)")
             before = contents(sql_url, connection)
             with pytest.raises(
-                ConfigError, match=r"schema is version 9, this Shardlake knows up to 2 \(.*Upgrade"
+                ConfigError, match=r"schema is version 9, this Shardlake knows up to 3 \(.*Upgrade"
             ) as caught:
                 open_ledger(sql_url)
             assert contents(sql_url, connection) == before
@@ -118,24 +119,24 @@ class TestSchema:
 
     def test_a_ledger_gets_the_migrations_that_it_lacks(self, sql_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
         ledger_id = open_ledger(sql_url).ledger_id
-        third = ["CREATE TABLE shardlake_third (x INTEGER)"]
-        monkeypatch.setattr(migrations, "MIGRATIONS", (*migrations.MIGRATIONS, lambda _dialect: third))
+        another = ["CREATE TABLE shardlake_another (x INTEGER)"]
+        monkeypatch.setattr(migrations, "MIGRATIONS", (*migrations.MIGRATIONS, lambda _dialect: another))
         assert open_ledger(sql_url).ledger_id == ledger_id
         with raw(sql_url) as connection:
             versions = connection.exec_driver_sql("SELECT version FROM shardlake_schema ORDER BY version")
-            assert versions.scalars().all() == [1, 2, 3]
-            assert sa.inspect(connection).has_table("shardlake_third")
+            assert versions.scalars().all() == [1, 2, 3, 4]
+            assert sa.inspect(connection).has_table("shardlake_another")
 
     def test_a_migration_that_fails_leaves_nothing(self, sql_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
         open_ledger(sql_url)
-        third = ["CREATE TABLE shardlake_third (x INTEGER)", "CREATE TABLE shardlake_third (x INTEGER)"]
+        another = ["CREATE TABLE shardlake_another (x INTEGER)", "CREATE TABLE shardlake_another (x INTEGER)"]
         with monkeypatch.context() as patched:
-            patched.setattr(migrations, "MIGRATIONS", (*migrations.MIGRATIONS, lambda _dialect: third))
+            patched.setattr(migrations, "MIGRATIONS", (*migrations.MIGRATIONS, lambda _dialect: another))
             with pytest.raises((ConfigError, UnavailableError), match="already exists"):
                 open_ledger(sql_url)
         open_ledger(sql_url)
         with raw(sql_url) as connection:
-            assert not sa.inspect(connection).has_table("shardlake_third")
+            assert not sa.inspect(connection).has_table("shardlake_another")
 
 
 class TestFailures:
@@ -199,7 +200,7 @@ class TestFailures:
             other.exec_driver_sql("BEGIN IMMEDIATE" if "sqlite" in sql_url else "BEGIN")
             other.exec_driver_sql("UPDATE shardlake_chains SET caught_up_at_ms = 1")
             with pytest.raises(UnavailableError, match=r"cannot be used now: .*lock.*Run the same step again"):
-                ledger.record_listing("p", "live", [], {}, {"s0": (range_of("s0", 0, 2).start, 5)})
+                ledger.record_listing("p", "live", [], {}, {"s0": CaughtUp(range_of("s0", 0, 2).start.key, 5, 1)})
             other.exec_driver_sql("ROLLBACK")
 
     def test_a_guard_that_refuses_is_a_conflict_not_a_crash(self, sql_url: str) -> None:
@@ -341,7 +342,8 @@ class TestCost:
         keys = [(shard_id, f"{n:056}") for shard_id in SHARDS for n in (7, 4_000)]
         with raw(postgres_url) as connection:
             connection.exec_driver_sql("ANALYZE")
-            assert ranges_read(connection, queries.tips("postgresql", "p", "live", None)) == 2 * len(SHARDS)
+            tips = queries.tips("postgresql", "p", "live", None, tables.chains.c.caught_up_retention_ms)
+            assert ranges_read(connection, tips) == 2 * len(SHARDS)
             assert ranges_read(connection, queries.at_starts("postgresql", "p", "live", keys)) == 8
             expected: list[tuple[State, int]] = [("committed", 20), ("planned", 0), ("lost", 0)]
             for state, rows in expected:

@@ -210,7 +210,9 @@ class TestInvariant1:
             raw.execute("DELETE FROM shardlake_chains")
 
     def test_a_chain_notes_when_it_was_caught_up(self, raw: Raw) -> None:
-        raw.execute(f"UPDATE shardlake_chains SET caught_up_key = '{key(10)}', caught_up_at_ms = 5")
+        raw.execute(
+            f"UPDATE shardlake_chains SET caught_up_key = '{key(10)}', caught_up_at_ms = 5, caught_up_retention_ms = 6"
+        )
 
 
 class TestInvariant2:

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from shardlake.caught_up import CaughtUp
 from shardlake.errors import ShardlakeError
 from shardlake.ledger import Contents, JournalEntry, Ledger, LedgerRange, open_ledger
 from shardlake.ledger.memory import MemoryLedger
@@ -119,11 +120,12 @@ class TwoLedgers(RuleBasedStateMachine):
             entry = JournalEntry(at_ms, "ada", "abandon", "p", namespace, range_, "a reason")
             self.both(lambda ledger: ledger.abandon(entry, lambda: None))
 
-    @rule(namespace=namespaces, shard_id=shard_ids, at_ms=numbers, start=starts)
-    def mark_caught_up(self, namespace: str, shard_id: str, at_ms: int, start: Start) -> None:
+    @rule(namespace=namespaces, shard_id=shard_ids, at_ms=numbers, retention_ms=numbers, start=starts)
+    def mark_caught_up(self, namespace: str, shard_id: str, at_ms: int, retention_ms: int, start: Start) -> None:
         chain = self.model.chains("p", namespace).get(shard_id)
         position = chain.position if chain and at_ms % 2 else start
-        self.both(lambda ledger: ledger.record_listing("p", namespace, [], {}, {shard_id: (position, at_ms)}))
+        note = CaughtUp(position.key, at_ms, retention_ms)
+        self.both(lambda ledger: ledger.record_listing("p", namespace, [], {}, {shard_id: note}))
 
     @invariant()
     def both_hold_the_same(self) -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from shardlake.caught_up import CaughtUp
 from shardlake.errors import ConflictError
 from shardlake.ledger import NO_NOTES, Contents, Ledger, LedgerRange
 from shardlake.ledger.restoring import Told
@@ -90,6 +91,12 @@ def test_an_empty_ledger_gets_it_all(ledger: Ledger) -> None:
     )
     assert [ledger.batch(plan.batch_id) for plan in plans] == [plan.to_text() for plan in plans]
     assert ledger.backfills("p") == {"fill": "{}"}
+
+
+def test_a_chain_gets_the_note_that_it_begins_with(ledger: Ledger) -> None:
+    note = CaughtUp(AT_1.key, 1000, 7 * 86_400_000)
+    ledger.restore("p", SHARDS, [replace(told(starts={A: AT_1, B: AT_1}), caught_up={A: note})])
+    assert [ledger.chains("p", LIVE)[id_].caught_up for id_ in (A, B)] == [note, None]
 
 
 def test_what_it_gets_goes_on(ledger: Ledger) -> None:

@@ -1,4 +1,4 @@
-"""A ledger of schema version 1 with data in it: brought up to date in place, or looked at as it is."""
+"""A ledger of an old schema version with data in it: brought up to date in place, or looked at as it is."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ import pytest
 import sqlalchemy as sa
 
 import shardlake
+from shardlake.caught_up import CaughtUp
 from shardlake.errors import ConfigError
-from shardlake.ledger import Contents, Identity, JournalEntry, Ledger, LedgerRange, migrations, open_ledger
+from shardlake.ledger import Contents, Identity, JournalEntry, Ledger, LedgerRange, migrations, open_ledger, schema_3
 from shardlake.ledger.database import Database
 from shardlake.ledger.existing import existing_ledger, ledger_to_look_at
 from shardlake.ledger.memory import MemoryLedger
@@ -25,7 +26,15 @@ from shardlake.plan import BatchPlan, Run, Stream
 from shardlake.ranges import SHARD_END, Position, SequenceNumber, SequenceRange, Start
 from shardlake.shards import Shard
 
-TABLES_1 = ("ledger", "pipelines", "shards", "batches", "chains", "ranges")
+COLUMNS_1 = {
+    "ledger": "*",
+    "pipelines": "*",
+    "shards": "*",
+    "batches": "*",
+    "chains": "pipeline, namespace, shard_id, start_kind, start_number, start_key, caught_up_key, caught_up_at_ms",
+    "ranges": "*",
+}
+DAY_MS = 86_400_000
 HELD = Contents(1, 2, "c")
 
 
@@ -35,6 +44,7 @@ def range_of(shard_id: str, start: int, through: int) -> SequenceRange:
 
 
 COMMITTED, OPEN, LOST = range_of("s0", 0, 5), range_of("s0", 5, 9), range_of("s1", 0, 3)
+OLD_NOTE = CaughtUp(OPEN.start.key, 1000, DAY_MS)
 
 
 @contextmanager
@@ -48,17 +58,40 @@ def raw(url: str) -> Iterator[sa.Connection]:
 @pytest.fixture
 def url_1(sql_url: str, monkeypatch: pytest.MonkeyPatch) -> str:
     """The URL of a ledger that only migration 1 has run on: something in every table, a range in every state."""
+    with old_ledger(sql_url, 1, monkeypatch) as ledger:
+        fill(ledger)
+    return sql_url
+
+
+@pytest.fixture
+def url_2(sql_url: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The same as version 2 had it, with a backfill and an entry in the journal."""
+    with old_ledger(sql_url, 2, monkeypatch) as ledger:
+        fill(ledger)
+        ledger.open_backfill("p", "may", "{}", {})
+        ledger.record(entry(OPEN))
+    return sql_url
+
+
+@contextmanager
+def old_ledger(url: str, version: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ledger]:
+    """A new ledger of an old version, to be filled by today's code: what that needs beyond it is taken away again."""
     with monkeypatch.context() as patched:
-        patched.setattr(migrations, "MIGRATIONS", migrations.MIGRATIONS[:1])
-        ledger = open_ledger(sql_url)
+        patched.setattr(migrations, "MIGRATIONS", (*migrations.MIGRATIONS[:version], schema_3.statements))
+        yield open_ledger(url)
+    with raw(url) as connection:
+        connection.exec_driver_sql("ALTER TABLE shardlake_chains DROP COLUMN caught_up_retention_ms")
+        connection.exec_driver_sql(f"DELETE FROM shardlake_schema WHERE version > {version}")
+
+
+def fill(ledger: Ledger) -> None:
     ledger.claim(Identity("p", "arn", 1, "/lake"))
     starts: dict[str, Position] = {"s0": COMMITTED.start, "s1": LOST.start, "s2": SHARD_END}
     ledger.record_listing("p", "live", [Shard("s0", (), "0", "9", "1", None)], starts)
     ledger.commit(pinned(ledger, "r1", COMMITTED), {COMMITTED: HELD})
     pinned(ledger, "r2", OPEN)
     ledger.declare_lost("p", "live", "b", LOST, None)
-    ledger.record_listing("p", "live", [], {}, {"s0": (OPEN.start, 1000)})
-    return sql_url
+    ledger.record_listing("p", "live", [], {}, {"s0": CaughtUp(OPEN.start.key, 1000, 7 * DAY_MS)})
 
 
 def pinned(ledger: Ledger, run: str, *ranges: SequenceRange) -> BatchPlan:
@@ -72,11 +105,11 @@ def entry(range_: SequenceRange) -> JournalEntry:
 
 
 def rows_1(url: str) -> dict[str, list[tuple[Any, ...]]]:
-    """Every row of the tables of version 1."""
+    """Every row of the tables of version 1, as far as it had them."""
     with raw(url) as connection:
         return {
-            table: sorted(map(tuple, connection.exec_driver_sql(f"SELECT * FROM shardlake_{table}")), key=str)
-            for table in TABLES_1
+            table: sorted(map(tuple, connection.exec_driver_sql(f"SELECT {columns} FROM shardlake_{table}")), key=str)
+            for table, columns in COLUMNS_1.items()
         }
 
 
@@ -94,10 +127,25 @@ class TestUpgrade:
         before = rows_1(url_1)
         assert all(before.values())
         ledger = open_ledger(url_1)
-        assert versions(url_1) == [1, 2]
+        assert versions(url_1) == [1, 2, 3]
         assert rows_1(url_1) == before
         assert states(ledger) == [(COMMITTED, "committed"), (OPEN, "planned"), (LOST, "lost")]
-        assert ledger.chains("p", "live")["s0"].caught_up_at_ms == 1000
+
+        assert ledger.chains("p", "live")["s0"].caught_up == OLD_NOTE
+
+    def test_an_old_note_counts_as_made_under_the_shortest_retention_until_there_is_a_new_one(self, url_2: str) -> None:
+        ledger = open_ledger(url_2)
+        assert ledger.chains("p", "live")["s0"].caught_up == OLD_NOTE
+        note = CaughtUp(OPEN.start.key, 1001, 7 * DAY_MS)
+        ledger.record_listing("p", "live", [], {}, {"s0": note})
+        assert ledger.chains("p", "live")["s0"].caught_up == note
+
+    def test_a_ledger_of_version_2_keeps_everything(self, url_2: str) -> None:
+        before = rows_1(url_2)
+        ledger = open_ledger(url_2)
+        assert versions(url_2) == [1, 2, 3]
+        assert rows_1(url_2) == before
+        assert (ledger.backfills("p"), ledger.journal("p")) == ({"may": "{}"}, [entry(OPEN)])
 
     def test_a_ledger_that_was_of_version_1_does_all_that_a_new_one_does(self, url_1: str) -> None:
         ledger = open_ledger(url_1)
@@ -111,13 +159,13 @@ class TestUpgrade:
         assert again.commit(pinned(again, "r3", shorter), {shorter: HELD}) == []
         assert states(again) == [(COMMITTED, "committed"), (shorter, "committed"), (LOST, "lost")]
 
-    def test_a_ledger_of_version_2_is_refused_by_code_that_knows_1(
+    def test_a_ledger_of_version_3_is_refused_by_code_that_knows_1(
         self, url_1: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         open_ledger(url_1)
         monkeypatch.setattr(migrations, "MIGRATIONS", migrations.MIGRATIONS[:1])
         for open_it in (open_ledger, existing_ledger, ledger_to_look_at):
-            with pytest.raises(ConfigError, match=r"schema is version 2, this Shardlake knows up to 1 \(.*Upgrade"):
+            with pytest.raises(ConfigError, match=r"schema is version 3, this Shardlake knows up to 1 \(.*Upgrade"):
                 open_it(url_1)
 
     def test_openers_that_all_saw_version_1_upgrade_it_once(self, url_1: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,7 +180,7 @@ class TestUpgrade:
         with ThreadPoolExecutor(4) as pool:
             ids = {ledger.ledger_id for ledger in pool.map(open_ledger, [url_1] * 4)}
         assert len(ids) == 1
-        assert versions(url_1) == [1, 2]
+        assert versions(url_1) == [1, 2, 3]
         assert rows_1(url_1) == before
 
     def test_processes_that_upgrade_at_once_agree(self, url_1: str) -> None:
@@ -141,7 +189,7 @@ class TestUpgrade:
         command = [sys.executable, "-c", program, url_1]
         openers = [subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) for _ in range(3)]
         assert [opener.communicate(timeout=60)[0].strip() for opener in openers] == ["[]"] * 3
-        assert versions(url_1) == [1, 2]
+        assert versions(url_1) == [1, 2, 3]
 
     def test_a_worker_that_opened_version_1_goes_on_beside_the_upgrade(
         self, url_1: str, monkeypatch: pytest.MonkeyPatch
@@ -161,15 +209,25 @@ class TestLooking:
         assert states(ledger) == [(COMMITTED, "committed"), (OPEN, "planned"), (LOST, "lost")]
         assert list(ledger.ranges("p", "live", state="planned")) == [LedgerRange(OPEN, "planned", "b-r2", None, None)]
         assert (ledger.backfill("p", "may"), ledger.backfills("p"), ledger.journal("p")) == (None, {}, [])
+        assert ledger.chains("p", "live")["s0"].caught_up == OLD_NOTE
         assert versions(url_1) == [1]
         assert rows_1(url_1) == before
 
-    def test_a_look_at_version_2_sees_all_of_it(self, url_1: str) -> None:
-        ledger = open_ledger(url_1)
-        ledger.open_backfill("p", "may", "{}", {})
-        ledger.abandon(entry(OPEN), lambda: None)
-        look = ledger_to_look_at(url_1)
+    def test_a_look_at_version_2_sees_all_of_it_and_writes_nothing(self, url_2: str) -> None:
+        before = rows_1(url_2)
+        look = ledger_to_look_at(url_2)
         assert (look.backfill("p", "may"), look.backfills("p")) == ("{}", {"may": "{}"})
+        assert look.journal("p") == [entry(OPEN)]
+        assert look.chains("p", "live")["s0"].caught_up == OLD_NOTE
+        assert versions(url_2) == [1, 2]
+        assert rows_1(url_2) == before
+
+    def test_a_look_at_version_3_sees_all_of_it(self, url_1: str) -> None:
+        ledger = open_ledger(url_1)
+        ledger.record_listing("p", "live", [], {}, {"s0": CaughtUp(OPEN.start.key, 1001, 7 * DAY_MS)})
+        ledger.record(entry(OPEN))
+        look = ledger_to_look_at(url_1)
+        assert look.chains("p", "live") == ledger.chains("p", "live")
         assert look.journal("p") == [entry(OPEN)]
 
     def test_who_may_only_read_can_look(self, url_1: str) -> None:
@@ -181,7 +239,7 @@ class TestLooking:
         ledger = existing_ledger(url_1)
         assert ledger is not None
         ledger.record(entry(OPEN))
-        assert versions(url_1) == [1, 2]
+        assert versions(url_1) == [1, 2, 3]
 
     def test_no_ledger_is_made_by_looking(self, sql_url: str) -> None:
         assert isinstance(ledger_to_look_at(sql_url), MemoryLedger)

@@ -21,6 +21,7 @@ import sqlalchemy as sa
 from shardlake.abandon import abandon, open_range
 from shardlake.backfill import Request
 from shardlake.batch import Steps
+from shardlake.caught_up import CaughtUp
 from shardlake.config import Pipeline
 from shardlake.errors import ConflictError, ShardlakeError, UnavailableError
 from shardlake.kinesis.budget import Budget
@@ -165,8 +166,8 @@ class TestRuns:
 @pytest.mark.parametrize("same_batch", [True, False])
 def test_a_zombie_that_goes_on_when_its_successor_is_done(raced: Raced, sql_url: str, same_batch: bool) -> None:
     """It stops before each of its transactions in turn (on PostgreSQL, which is slower, before every ninth). Its
-    successor finishes that batch, or another one with its ranges, and a third follows: what the zombie then does
-    changes nothing. Kills: a commit that does not compare."""
+    successor finishes that batch, and a third follows; or another one with its ranges, and a third has planned: what
+    the zombie then does changes nothing. Kills: a commit that does not compare."""
     chance = random.Random(5)
     for before in count(1, 1 if "sqlite" in sql_url else 9):
         raced.put_some(chance)
@@ -175,7 +176,7 @@ def test_a_zombie_that_goes_on_when_its_successor_is_done(raced: Raced, sql_url:
             if zombie.stopped:
                 raced.run(run if same_batch else "")
                 raced.put_some(chance)
-                raced.run()
+                raced.run() if same_batch else raced.steps().plan(Run("dag", f"open-{before}"))
         assert zombie.failure is None, f"stopped before transaction {before}: {zombie.failure!r}"
         if not zombie.stopped:
             break
@@ -233,19 +234,35 @@ class TestByHand:
         assert len(raced.ledger.journal("p")) == 2 * (ROUNDS // 2)
 
 
+class TestLock:
+    def test_is_one_a_pipeline(self, postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Kills: one lock for all, by which a pipeline with ten thousand shards would make the others wait."""
+        monkeypatch.setattr("shardlake.ledger.database.LOCK_TIMEOUT_S", 0.1)
+        ledger = open_ledger(postgres_url)
+        engine = sa.create_engine(postgres_url, poolclass=sa.NullPool)
+        with engine.begin() as other:
+            other.execute(sa.text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _lock_number("p")})
+            assert ledger.record_listing("q", LIVE, [], {})
+            for namespace in (LIVE, "b"):
+                with pytest.raises(UnavailableError, match="lock timeout.*Run the same step again"):
+                    ledger.record_listing("p", namespace, [], {})
+        assert ledger.record_listing("p", LIVE, [], {})
+
+
 class TestDeadlocks:
     """Transactions of ours make none. One that a stranger makes ends in an error that may be retried."""
 
     def test_the_victim_of_a_deadlock_may_try_again(self, postgres_url: str) -> None:
         ledger = open_ledger(postgres_url)
         start = Start("AFTER", SequenceNumber("1"))
+        note = CaughtUp(start.key, 5, 1)
         ledger.record_listing("p", LIVE, [], {"s": start})
         engine = sa.create_engine(postgres_url, isolation_level="AUTOCOMMIT", poolclass=sa.NullPool)
         with engine.connect() as stranger, ThreadPoolExecutor(1) as pool:
             stranger.exec_driver_sql("SET deadlock_timeout = '60s'")  # it is the other one who finds out, and is ended
             stranger.exec_driver_sql("BEGIN")
             stranger.exec_driver_sql("UPDATE shardlake_chains SET caught_up_at_ms = NULL")
-            marked = pool.submit(ledger.record_listing, "p", LIVE, [], {}, {"s": (start, 5)})
+            marked = pool.submit(ledger.record_listing, "p", LIVE, [], {}, {"s": note})
             waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted"
             until_s = time.monotonic() + 30
             while stranger.exec_driver_sql(waiting).scalar_one() == 0:
@@ -254,13 +271,14 @@ class TestDeadlocks:
             stranger.exec_driver_sql("ROLLBACK")
             with pytest.raises(UnavailableError, match=r"deadlock detected.*Run the same step again"):
                 marked.result(30)
-        ledger.record_listing("p", LIVE, [], {}, {"s": (start, 5)})
-        assert ledger.chains("p", LIVE)["s"].caught_up_at_ms == 5
+        ledger.record_listing("p", LIVE, [], {}, {"s": note})
+        assert ledger.chains("p", LIVE)["s"].caught_up == note
 
     def test_whoever_cannot_be_serialized_may_try_again(self, postgres_url: str) -> None:
         """Not under READ COMMITTED; but where a server raises it all the same, nobody is told of a conflict."""
         ledger = open_ledger(postgres_url)
         start = Start("AFTER", SequenceNumber("1"))
+        note = CaughtUp(start.key, 5, 1)
         ledger.record_listing("p", LIVE, [], {"s": start})
         engine = sa.create_engine(postgres_url, isolation_level="AUTOCOMMIT", poolclass=sa.NullPool)
         with engine.connect() as stranger:
@@ -272,4 +290,4 @@ class TestDeadlocks:
                 "CREATE TRIGGER refuse BEFORE UPDATE ON shardlake_chains FOR EACH ROW EXECUTE FUNCTION refuse()"
             )
         with pytest.raises(UnavailableError, match=r"could not serialize access.*Run the same step again"):
-            ledger.record_listing("p", LIVE, [], {}, {"s": (start, 5)})
+            ledger.record_listing("p", LIVE, [], {}, {"s": note})

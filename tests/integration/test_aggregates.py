@@ -18,6 +18,7 @@ from shardlake.errors import ConflictError, IngestError
 from shardlake.kinesis.page import Page
 from shardlake.kinesis.reader import read_range
 from shardlake.lake.footer import read_footer
+from shardlake.lake.home import Home
 from shardlake.lake.parquet import write_range
 from shardlake.ledger import open_ledger
 from shardlake.ledger.memory import MemoryLedger
@@ -227,13 +228,29 @@ class TestAtOnce:
 
         return ParquetSink(world.home), range_, read
 
-    def test_a_zombie_of_another_mode_leaves_no_quarantine_beside_data_that_has_none(self, world: World) -> None:
+    @pytest.mark.parametrize("overtaken", ["before its last look", "after it"])
+    def test_a_zombie_of_another_mode_leaves_no_quarantine_beside_data_that_has_none(
+        self, world: World, monkeypatch: pytest.MonkeyPatch, overtaken: str
+    ) -> None:
         """Kills: a quarantine file that stays though the records in it are in data/ as well."""
         world.put(b"first", MIXED)
         kept = world.plan()
         plan = replace(kept, aggregates="quarantine")
+        home = type(world.home)
+        publish = home.publish
+
+        def successor() -> None:
+            world.steps.ingest(kept.batch_id, 0, InlineEngine(), lambda line: None)
+
+        def late(self: Home, temporary: Path, key: str) -> bool:
+            monkeypatch.setattr(home, "publish", publish)
+            successor()
+            return publish(self, temporary, key)
+
+        if overtaken == "after it":
+            monkeypatch.setattr(home, "publish", late)
         sink, range_, read = self.attempt(
-            world, plan, lambda: world.steps.ingest(kept.batch_id, 0, InlineEngine(), lambda line: None)
+            world, plan, successor if overtaken == "before its last look" else lambda: None
         )
         published = sink.write(plan, range_, read)
         assert (published.quarantined, data(world), aside(world)) == (0, [b"first", b"in", b"out"], [])

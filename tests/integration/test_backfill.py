@@ -24,6 +24,7 @@ from shardlake.kinesis.client import Kinesis
 from shardlake.kinesis.reader import read_range
 from shardlake.lake.footer import read_footer
 from shardlake.lake.local import LocalHome
+from shardlake.lake.owner import claim_dataset
 from shardlake.ledger import LedgerRange
 from shardlake.ledger.memory import MemoryLedger
 from shardlake.names import LIVE, FileKey
@@ -694,6 +695,7 @@ class TestLoss:
         last = gap_in(numbers) if beyond else 5
         fill, through = Fill(world), numbers[last].plus(1)
         stretch = SequenceRange(shard_id(0), at(numbers[0]), through, numbers[0])
+        claim_dataset(fill.home, fill.steps.planner().draft(Run("dag", "open")))
         world.ledger.open_backfill("p", "b", Backfill(Request(), (stretch,)).to_text(), {shard_id(0): stretch.start})
         for row in range(last + 1):
             assert fill.run(f"run-{row}")[0].behind

@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 import shutil
 import sqlite3
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,12 +20,16 @@ import pyarrow.parquet as pq
 import pytest
 
 from shardlake.auditing import audit
+from shardlake.backfill import Request
 from shardlake.batch import Steps
+from shardlake.errors import ConflictError, ShardlakeError
 from shardlake.lake.rows import RowsChecksum
-from shardlake.ledger import open_ledger
-from shardlake.names import LIVE, FileKey
+from shardlake.ledger import JournalEntry, open_ledger
+from shardlake.names import BOUNDS, LIVE, OWNER, FileKey
+from shardlake.plan import Run
 from shardlake.ranges import SequenceRange
 from support.aggregates import User, protobuf, sealed
+from support.inline_engine import InlineEngine
 
 if TYPE_CHECKING:
     from tests.integration.conftest import World
@@ -65,7 +69,7 @@ class Lake:
     def of(self, name: str) -> str:
         """SQL: which row of the ledger a file's is."""
         range_ = self.ranges[name]
-        return f"shard_id = '{range_.shard_id}' AND start_key = '{range_.start.key}'"
+        return f"namespace = 'live' AND shard_id = '{range_.shard_id}' AND start_key = '{range_.start.key}'"
 
     def update(self, name: str, change: str) -> None:
         self.sql(f"UPDATE shardlake_ranges SET {change} WHERE {self.of(name)}")
@@ -133,10 +137,13 @@ STRAY = {
     "marker of no shard": "_shardlake/lost/x",
 }
 
+ROWS_KEY, CHECKSUM_KEY = b"shardlake.rows", b"shardlake.checksum"
 NO_CONTENTS = "rows = NULL, bytes = NULL, checksum = NULL"
 
 Corruption = Callable[[Lake], object]
 Findings = set[tuple[str, str]]
+
+DAMAGED: Findings = {("damaged", "two")}
 
 
 def rows_of(name: str, change: Callable[[pa.Table], pa.Table]) -> Corruption:
@@ -156,6 +163,17 @@ def forged(name: str, change: Callable[[pa.Table], pa.Table]) -> Corruption:
         for batch in rows.to_batches():
             checksum.update(batch)
         it.footer(name, rows=len(rows), checksum=checksum.hexdigest())
+
+    return corrupt
+
+
+def agreed(name: str, change: Callable[[pa.Table], pa.Table]) -> Corruption:
+    """Change the rows of a file, and let its footer and the ledger say what they are now."""
+
+    def corrupt(it: Lake) -> None:
+        forged(name, change)(it)
+        said = {key: json.loads(pq.read_metadata(it.path(name)).metadata[key]) for key in (ROWS_KEY, CHECKSUM_KEY)}
+        it.update(name, f"rows = {said[ROWS_KEY]}, checksum = '{said[CHECKSUM_KEY]}'")
 
     return corrupt
 
@@ -198,10 +216,9 @@ FOUND: dict[str, tuple[Corruption, Findings]] = {
         f"quarantine footer's {key}": (footer_of("aside", **{key: value}), {("damaged", "aside")})
         for key, value in {**IDENTITY, "rows": 1, "checksum": "ab"}.items()
     },
-    "ledger's rows": (lambda it: it.update("two", "rows = rows + 1"), {("differs", "two")}),
-    "ledger's checksum": (lambda it: it.update("two", "checksum = 'ab'"), {("differs", "two")}),
-    "ledger's bytes": (lambda it: it.update("two", "bytes = bytes + 1"), {("damaged", "two")}),
-    "ledger's anchor": (lambda it: it.update("two", "anchor = through"), {("differs", "two")}),
+    **{f"row {how}, with footer and ledger": (agreed("two", do), {("differs", "two")}) for how, do in ROWS.items()},
+    "columns renamed": (rows_of("two", lambda rows: rows.rename_columns([*rows.column_names[:-1], "x"])), DAMAGED),
+    "columns swapped": (rows_of("two", lambda rows: rows.select(rows.column_names[::-1])), DAMAGED),
     "committed made lost": (
         lambda it: it.update("two", f"state = 'lost', {NO_CONTENTS}"),
         {("missing", "marker of two"), ("stray", "two")},
@@ -231,7 +248,7 @@ FOUND: dict[str, tuple[Corruption, Findings]] = {
         {("missing", "short"), ("stray", "two"), ("gap", "three")},
     ),
     "chain gone": (
-        lambda it: it.sql("DELETE FROM shardlake_chains WHERE shard_id = 'shardId-000000000000'"),
+        lambda it: it.sql(f"DELETE FROM shardlake_chains WHERE {ROW['chains']}"),
         {("gap", "three")},
     ),
     "marker missing": (lambda it: it.path("marker").unlink(), {("missing", "marker")}),
@@ -255,18 +272,97 @@ UNSEEN: dict[str, Corruption] = {
     # Nothing else says these: they decide nothing, or nothing of what is there already.
     "footer's version": lambda it: it.footer("two", version="9"),
     "footer's data_bytes": lambda it: it.footer("two", data_bytes=1),
-    "ledger's time of the commit": lambda it: it.update("two", "closed_at_ms = 1"),
-    "the batch that planned a committed range": lambda it: it.update("two", "batch_id = 'x'"),
-    "the start of a chain that has ranges": lambda it: it.sql(
-        "UPDATE shardlake_chains SET start_number = '5', start_key = '5' WHERE shard_id = 'shardId-000000000000'"
-    ),
+    "a report": lambda it: next(it.path("_shardlake/batches").glob("*/report-0000.json")).write_text("[]"),
+    # Whoever may write all three, of records that only they have by now.
+    "row dropped, with footer and ledger, no longer retained": agreed("left", ROWS["dropped"]),
     # These decide what is planned next, and the ledger is all that says so.
     "the last range made open again": lambda it: it.update("three", f"state = 'planned', {NO_CONTENTS}"),
-    "when a shard was caught up": lambda it: it.sql(
-        "UPDATE shardlake_chains SET caught_up_at_ms = 1 WHERE shard_id = 'shardId-000000000000'"
-    ),
     "a copy of a plan": lambda it: shutil.rmtree(it.path("_shardlake/batches")),
+    # Each namespace has an audit of its own.
+    "a folder of no backfill": lambda it: it.copy("two", "backfill/x"),
+    "a file of a backfill": lambda it: next(it.path("backfill/b/data").rglob("*.parquet")).unlink(),
 }
+
+ROW: dict[str, str] = {
+    "pipelines": "pipeline = 'p'",
+    "shards": "shard_id = 'shardId-000000000000'",
+    "batches": "run_id = 'run-1'",
+    "chains": "shard_id = 'shardId-000000000000' AND namespace = 'live'",
+    "backfills": "namespace = 'b'",
+    "journal": "entry_number = 1",
+    "ledger": "only_row = 1",
+    "schema": "version = (SELECT max(version) FROM shardlake_schema)",
+}
+"""Which row of a table of the ledger is edited; of the ranges that of the file `two`."""
+
+ANOTHER = """CASE
+    WHEN typeof({0}) <> 'text' THEN coalesce({0}, 0) + 1
+    WHEN {0} GLOB '[0-9]*' THEN substr({0}, 1, length({0}) - 1) || CASE substr({0}, -1) WHEN '9' THEN '8' ELSE '9' END
+    WHEN {0} = '[]' THEN '["shardId-9"]'
+    WHEN {0} = 'AT' THEN 'AFTER' WHEN {0} = 'AFTER' THEN 'AT'
+    WHEN {0} = 'committed' THEN 'planned' WHEN {0} = 'repair' THEN 'abandon'
+    ELSE {0} || 'x' END"""
+"""SQL: another value of a column, of the same kind."""
+
+SHARD = ("differs", "data/shard_id=shardId-000000000000")
+FILES_OF_SHARD = ("one", "two", "three")
+GONE: Findings = {("stray", "two"), ("gap", "three")}
+MOVED: Findings = {("stray", "two"), ("missing", "another"), ("gap", "another")}
+
+COLUMNS: dict[str, Findings] = {
+    "ranges.pipeline": GONE,
+    "ranges.namespace": GONE,
+    "ranges.shard_id": GONE,
+    "ranges.start_kind": MOVED,
+    "ranges.start_number": MOVED,
+    "ranges.anchor": {("differs", "two")},
+    "ranges.state": {("gap", "three")},
+    "ranges.rows": {("differs", "two")},
+    "ranges.bytes": {("damaged", "two")},
+    "ranges.checksum": {("differs", "two")},
+    **{f"chains.{column}": {("gap", "three")} for column in ("pipeline", "namespace", "shard_id")},
+    **{f"shards.{column}": {("differs", name) for name in FILES_OF_SHARD} for column in ("pipeline", "shard_id")},
+    **{
+        f"shards.{column}": {SHARD}
+        for column in ("parents", "starting_hash_key", "ending_hash_key", "starting_sequence_number")
+    },
+    "shards.ending_sequence_number": {SHARD},
+}
+"""An edit of one column of the ledger, and what is found."""
+
+REFUSED = {"ledger.ledger_id": "ledger_id: expected", "schema.version": "the ledger's schema is version"}
+"""An edit that ends the audit, and what it says."""
+
+UNSEEN_COLUMNS = {
+    # Keys that the texts beside them say once more: constraints hold the two together. The others decide nothing.
+    "ranges": ("start_key", "through_key", "batch_id", "closed_at_ms"),
+    "batches": ("batch_id", "pipeline", "namespace", "dag_id", "run_id", "plan", "digest", "created_at_ms"),
+    "journal": (
+        *("pipeline", "entry_number", "at_ms", "who", "action", "namespace", "shard_id", "start_kind"),
+        *("start_number", "through", "anchor", "reason"),
+    ),
+    "schema": ("applied_at_ms",),
+    "ledger": ("only_row",),
+    # These decide what is planned next, and the ledger is all that says so. Planning refuses another pipeline.
+    "pipelines": ("pipeline", "stream_arn", "stream_created_at_ms", "dataset"),
+    "chains": ("start_kind", "start_number", "start_key", "caught_up_key", "caught_up_at_ms", "caught_up_retention_ms"),
+    "shards": ("missing",),
+    # For the audit of the backfill.
+    "backfills": ("pipeline", "namespace", "bounds", "created_at_ms"),
+}
+
+
+def edited(*columns: str) -> Corruption:
+    """Edit a row of the ledger, which keeps what it must not lose to be a row."""
+
+    def corrupt(it: Lake) -> None:
+        table = columns[0].partition(".")[0]
+        names = [column.partition(".")[2] for column in columns]
+        row = it.of("two") if table == "ranges" else ROW[table]
+        changes = ", ".join(f"{name} = {ANOTHER.format(name)}" for name in names)
+        it.sql(f"UPDATE shardlake_{table} SET {changes} WHERE {row}")
+
+    return corrupt
 
 
 @pytest.fixture
@@ -286,6 +382,10 @@ def lake(make_world: Callable[..., World], monkeypatch: pytest.MonkeyPatch) -> t
     world.run_until_caught_up()
     rows = list(world.ledger.ranges("p", LIVE))
     assert [row.state for row in rows] == ["committed"] * 4 + ["lost", "committed"]
+    backfill = Steps(world.pipeline, world.ledger, namespace="b")
+    backfill.open_backfill(Request())
+    backfill.run(Run("dag", "b"), InlineEngine(), lambda line: None)
+    world.ledger.record(JournalEntry(1, "ada", "repair", "p", LIVE, rows[2].range, "why"))
     ranges = dict(zip(("one", "two", "three", "left", "lost", "right"), (row.range for row in rows), strict=True))
     keys = {name: FileKey.of(range_) for name, range_ in ranges.items()}
     names = {name: key.path for name, key in keys.items() if name != "lost"}
@@ -303,17 +403,35 @@ def anchor_of(range_: SequenceRange) -> str:
     return range_.anchor.key
 
 
-def findings(world: World, lake: Lake, corrupt: Corruption) -> Findings:
-    """What the audit finds after a corruption, which is taken back."""
+@contextmanager
+def corrupted(lake: Lake, corrupt: Corruption) -> Iterator[None]:
+    """A corruption, which is taken back."""
     kept = lake.root.parent / "kept"
     shutil.copytree(lake.root, kept)
-    corrupt(lake)
-    steps = Steps(world.pipeline, open_ledger(f"sqlite:///{lake.root}/ledger.db"))
+    try:
+        corrupt(lake)
+        yield
+    finally:
+        shutil.rmtree(lake.root)
+        kept.rename(lake.root)
+
+
+def findings(world: World, lake: Lake, corrupt: Corruption, namespace: str = LIVE) -> Findings:
+    """What the audit finds after a corruption."""
     names = {path: name for name, path in lake.names.items()}
-    found: Findings = {(each.kind, names.get(each.path, each.path)) for one in audit(steps) for each in one.findings}
-    shutil.rmtree(lake.root)
-    kept.rename(lake.root)
-    return found
+    with corrupted(lake, corrupt):
+        steps = Steps(world.pipeline, open_ledger(f"sqlite:///{lake.root}/ledger.db"), namespace=namespace)
+        return {(each.kind, names.get(each.path, each.path)) for one in audit(steps) for each in one.findings}
+
+
+def columns_of(lake: Lake) -> set[str]:
+    """The columns of the ledger, as table and column."""
+    with closing(sqlite3.connect(lake.root / "ledger.db")) as connection:
+        rows = connection.execute(
+            "SELECT kept.name, of.name FROM sqlite_master AS kept, pragma_table_info(kept.name) AS of"
+            " WHERE kept.type = 'table'"
+        ).fetchall()
+    return {f"{table.removeprefix('shardlake_')}.{column}" for table, column in rows}
 
 
 def test_the_audit_finds_every_corruption(lake: tuple[World, Lake]) -> None:
@@ -325,3 +443,41 @@ def test_the_audit_finds_every_corruption(lake: tuple[World, Lake]) -> None:
 def test_what_the_audit_cannot_see(lake: tuple[World, Lake]) -> None:
     """A list to be shortened: whoever makes the audit see one of these finds it here."""
     assert {name: findings(*lake, corrupt) for name, corrupt in UNSEEN.items()} == {name: set() for name in UNSEEN}
+
+
+def test_the_audit_finds_edits_of_the_ledger(lake: tuple[World, Lake]) -> None:
+    """Of every column it is said here what comes of an edit. Kills: facts of shards, or bounds, taken on trust."""
+    unseen = {table: [f"{table}.{column}" for column in columns] for table, columns in UNSEEN_COLUMNS.items()}
+    shown = {*COLUMNS, *REFUSED, "ranges.through"}  # the last: "ledger's end" above, which has to be that of a record
+    assert shown | {each for columns in unseen.values() for each in columns} == columns_of(lake[1])
+    known = {*FILES_OF_SHARD, SHARD[1]}
+    found = {
+        column: {(kind, place if place in known else "another") for kind, place in findings(*lake, edited(column))}
+        for column in COLUMNS
+    }
+    assert found == COLUMNS
+    assert {table: findings(*lake, edited(*columns)) for table, columns in unseen.items()} == {t: set() for t in unseen}
+    other_bounds = "UPDATE shardlake_backfills SET bounds = replace(bounds, 'fraction\": 0.5', 'fraction\": 0.9')"
+    assert findings(*lake, lambda it: it.sql(other_bounds), "b") == {("differs", BOUNDS)}
+    assert findings(*lake, lambda it: None, "b") == set()
+    for column, said in REFUSED.items():
+        with pytest.raises(ShardlakeError, match=said):
+            findings(*lake, edited(column))
+
+
+@pytest.mark.parametrize("column", UNSEEN_COLUMNS["pipelines"][1:])
+def test_a_plan_refuses_another_pipeline(lake: tuple[World, Lake], column: str) -> None:
+    world, it = lake
+    with corrupted(it, edited(f"pipelines.{column}")):
+        world.ledger = open_ledger(f"sqlite:///{it.root}/ledger.db")
+        with pytest.raises(ConflictError, match=f"the ledger knows pipeline p otherwise, {column}"):
+            world.run("next")
+
+
+@pytest.mark.parametrize("key", ["pipeline", "stream_arn", "stream_created_at_ms", "ledger_id"])
+def test_another_owner_ends_the_audit(lake: tuple[World, Lake], key: str) -> None:
+    world, it = lake
+    owner = it.path(OWNER)
+    owner.write_text(json.dumps({**json.loads(owner.read_text()), key: 7}))
+    with pytest.raises(ConflictError, match=f"is not this pipeline's, {key}: expected .*, found 7"):
+        list(audit(world.steps))

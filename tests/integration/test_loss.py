@@ -11,9 +11,11 @@ import pytest
 
 from shardlake.errors import ConflictError, DataLossError, ShardlakeError
 from shardlake.kinesis.client import Kinesis
+from shardlake.ledger import Chain
 from shardlake.names import LIVE
 from shardlake.ranges import SHARD_END, SequenceNumber, SequenceRange, Start
 from shardlake.shards import Shard
+from shardlake.status import current_status
 
 if TYPE_CHECKING:
     from tests.integration.conftest import World
@@ -145,6 +147,19 @@ class TestNothingLeft:
         assert len(world.numbers(1)) == 1
 
 
+def trim_before_call(nth: int, monkeypatch: pytest.MonkeyPatch, trim: Callable[[], None]) -> None:
+    """Let something be trimmed just before a GetRecords call of ours."""
+    get_records, calls = Kinesis.get_records, []
+
+    def trimmed_meanwhile(kinesis: Kinesis, *arguments: object) -> object:
+        calls.append(1)
+        if len(calls) == nth:
+            trim()
+        return get_records(kinesis, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Kinesis, "get_records", trimmed_meanwhile)
+
+
 class TestTrimmedWhileRead:
     @pytest.mark.parametrize("far", [True, False], ids=["far from the horizon", "near the horizon"])
     def test_nothing_is_published_and_skip_goes_on_with_what_is_left(
@@ -155,16 +170,8 @@ class TestTrimmedWhileRead:
         world.advance(hours=1 if far else 22)
         world.plan("run")
         world.control(page_limit=2)
-        get_records, calls = Kinesis.get_records, []
-
-        def trimmed_meanwhile(kinesis: Kinesis, *arguments: object) -> object:
-            calls.append(1)
-            if len(calls) == 3:
-                world.trim(before=numbers[6])
-            return get_records(kinesis, *arguments)  # type: ignore[arg-type]
-
         with monkeypatch.context() as patch:
-            patch.setattr(Kinesis, "get_records", trimmed_meanwhile)
+            trim_before_call(3, patch, lambda: world.trim(before=numbers[6]))
             with pytest.raises(DataLossError, match=f"found {numbers[6]} as the oldest record left"):
                 world.run("run")
         assert world.numbers() == []
@@ -172,6 +179,36 @@ class TestTrimmedWhileRead:
         world.settings["on_data_loss"] = "skip"
         world.run_until_caught_up()
         assert world.numbers() == [number.text for number in numbers[6:]]
+
+
+class TestTrimmedWhilePlanned:
+    @pytest.mark.parametrize("left", [True, False], ids=["more behind it", "nothing left"])
+    def test_between_the_page_that_has_only_the_position_and_the_next_one(
+        self, world: World, monkeypatch: pytest.MonkeyPatch, left: bool
+    ) -> None:
+        """Kills: a range that begins behind what is gone, or a note that nothing was there."""
+        (read,) = world.put(b"read")
+        world.run("read")
+        unread = world.put(b"unread", b"unread", b"unread")
+        world.control(page_limit=1)
+        trim_before_call(2, monkeypatch, lambda: world.trim(before=unread[2] if left else None))
+        for run in ("one", "two"):
+            with pytest.raises(DataLossError, match=f"records of {SHARD} after position {after(read)}"):
+                world.plan(run)
+        assert world.chain() == Chain(SHARD, after(read), None, None)
+
+    def test_only_the_position_itself_behind_which_nothing_was_lately(
+        self, world: World, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Kills: a loss told of every page of one record, or of every position that goes."""
+        (read,) = world.put(b"read")
+        world.run("read")
+        assert list(world.plan("idle").ranges) == []
+        unread = world.put(b"unread", b"unread")
+        world.control(page_limit=1)
+        trim_before_call(2, monkeypatch, lambda: world.trim(before=unread[0]))
+        (range_,) = world.plan("one").ranges
+        assert (range_.start, range_.anchor) == (after(read), unread[0])
 
 
 class TestNoLoss:
@@ -201,6 +238,110 @@ class TestNoLoss:
         assert list(world.run("next")[0].ranges) == list(plan.ranges)
         assert world.chain().position == after(numbers[4])
         assert world.lake.keys(LOST) == []
+
+
+def states(world: World) -> list[str]:
+    """What `shardlake status` says of the shards."""
+    return [shard.state for shard in current_status(world.ledger, "p", world.kinesis)]
+
+
+def raise_retention(world: World, hours: int) -> None:
+    world.client.increase_stream_retention_period(StreamName=world.stream, RetentionPeriodHours=hours)
+
+
+class TestRetentionRaised:
+    """Nobody looks for a while, and meanwhile the retention is raised from a day to a week."""
+
+    @pytest.fixture(autouse=True)
+    def idle(self, world: World, trimming: str) -> SequenceNumber:
+        """A shard read through its only record, with a plan behind that which found nothing."""
+        (read,) = world.put(b"read")
+        world.run("read")
+        assert list(world.plan("idle").ranges) == []
+        return read
+
+    def test_what_the_old_one_took_is_told(self, world: World, idle: SequenceNumber) -> None:
+        """Kills: a note that is believed for as long as the new retention."""
+        world.put(b"gone")
+        world.advance(hours=25)
+        raise_retention(world, 168)
+        for run in ("one", "two"):
+            with pytest.raises(DataLossError, match=f"after position {after(idle)} .* found no record left"):
+                world.plan(run)
+        assert states(world) == ["trimmed"]
+        (left,) = world.put(b"left")
+        assert states(world) == ["trimmed"]
+        with pytest.raises(DataLossError, match=f"found {left} as the oldest record left"):
+            world.plan("three")
+        assert world.chain().open_range is None
+
+    def test_skip_records_what_the_old_one_took(self, world: World, idle: SequenceNumber) -> None:
+        world.put(b"gone")
+        world.advance(hours=25)
+        raise_retention(world, 168)
+        world.settings["on_data_loss"] = "skip"
+        assert list(world.plan("nothing left").ranges) == []
+        (left,) = world.put(b"left")
+        world.run_until_caught_up()
+        lost = SequenceRange(SHARD, after(idle), left.plus(-1), idle)
+        assert chained(world) == [("lost", lost), ("committed", SequenceRange(SHARD, at(left), left, left))]
+        assert len(world.lake.keys(LOST)) == 1
+
+    def test_a_note_younger_than_the_old_one_is_believed(self, world: World, idle: SequenceNumber) -> None:
+        """Kills: every change of the retention taken for a loss."""
+        world.put(b"late", b"later")
+        world.advance(hours=23)
+        world.trim(before=idle.plus(1))
+        raise_retention(world, 168)
+        assert states(world) == ["behind"]
+        (range_,) = world.run("late")[0].ranges
+        assert range_.start == after(idle)
+        assert len(world.numbers()) == 3
+        assert world.lake.keys(LOST) == []
+
+    def test_a_shard_that_is_looked_at_all_the_while_stays_idle_for_twice_the_new_one(
+        self, world: World, idle: SequenceNumber
+    ) -> None:
+        """Kills: a note that keeps the retention that it was first made under."""
+        raise_retention(world, 48)
+        for n in range(4):
+            world.advance(hours=24)
+            assert list(world.plan(f"idle-{n}").ranges) == []
+        world.advance(hours=47)
+        assert list(world.plan("after two days without a look").ranges) == []
+        (later,) = world.put(b"later")
+        assert list(world.run("later")[0].ranges) == [SequenceRange(SHARD, after(idle), later, later)]
+
+    def test_one_that_was_lowered_meanwhile_counts_from_the_note_on(self, world: World, idle: SequenceNumber) -> None:
+        """Kills: the note's own retention alone taken for the one that was in force."""
+        raise_retention(world, 168)
+        world.advance(seconds=2)
+        assert list(world.plan("noted under a week").ranges) == []
+        world.put(b"gone")
+        world.advance(hours=25)
+        world.client.decrease_stream_retention_period(StreamName=world.stream, RetentionPeriodHours=24)
+        with pytest.raises(DataLossError, match=f"after position {after(idle)} are no longer retained"):
+            world.plan("lowered")
+
+    def test_an_empty_shard_is_noted_when_it_is_first_seen(self, make_world: Callable[..., World]) -> None:
+        """Kills: the note of a chain's beginning made under no retention, or under the new one."""
+        world = make_world()
+        world.plan("first")
+        world.put(b"gone")
+        world.advance(hours=25)
+        raise_retention(world, 168)
+        with pytest.raises(DataLossError, match="found no record left"):
+            world.plan("second")
+
+
+def test_status_doubts_a_beginning_that_was_never_noted_as_planning_does(world: World) -> None:
+    """Kills: a shard that begins at its StartingSequenceNumber taken for one that was empty."""
+    (shard,) = world.kinesis.list_shards()
+    beginning = at(SequenceNumber(shard.starting_sequence_number))
+    world.ledger.record_listing("p", LIVE, [shard], {SHARD: beginning})
+    with pytest.raises(DataLossError, match=f"after position {beginning} are no longer retained"):
+        world.plan()
+    assert states(world) == ["trimmed"]
 
 
 class TestRecreated:

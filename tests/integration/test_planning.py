@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from shardlake.backfill import Request
+from shardlake.batch import Steps
 from shardlake.errors import ConfigError, ConflictError, DataLossError, UnavailableError
 from shardlake.kinesis.client import Kinesis
 from shardlake.ledger.memory import MemoryLedger
@@ -16,6 +18,7 @@ from shardlake.names import LIVE
 from shardlake.plan import Run
 from shardlake.ranges import SHARD_END, SequenceNumber, SequenceRange, Through
 from support.planning import (
+    HookedKinesis,
     after,
     assert_nothing_is_written,
     at,
@@ -624,6 +627,63 @@ class TestRefusals:
     def state(world: World) -> object:
         files = {str(path): path.read_bytes() for path in world.root.rglob("*") if path.is_file()}
         return files, sorted(map(str, world.root.rglob("*"))), world.ledger.shards("p"), world.ledger.chains("p", LIVE)
+
+
+class TestTheDatasetIsGone:
+    """Its disk is not mounted, or the folder was emptied: that is no dataset to begin."""
+
+    @pytest.fixture(autouse=True)
+    def begun(self, world: World) -> None:
+        world.produce(20)
+        world.run("begun")
+
+    @pytest.mark.parametrize("open_range", [False, True], ids=["nothing open", "an open range"])
+    def test_it_is_not_begun_anew_and_gone_on_with_once_it_is_back(self, world: World, open_range: bool) -> None:
+        """Kills: the dataset claimed anew, though the ledger knows positions in it."""
+        world.produce(20)
+        if open_range:
+            world.plan("open")
+        before = world.ledger.chains("p", LIVE)
+        away = world.path("").rename(world.root / "unmounted")
+        with pytest.raises(ConflictError, match=r"lake has lost its _shardlake/owner.json.*its disk is not mounted"):
+            world.run("unmounted")
+        assert not world.path("").exists()
+        assert world.ledger.chains("p", LIVE) == before
+        away.rename(world.path(""))
+        world.run_until_caught_up()
+        world.assert_every_record_is_there_once()
+
+    def test_while_it_is_planned(self, world: World) -> None:
+        """Kills: looked at before the shards are, and claimed behind that."""
+        before = world.ledger.chains("p", LIVE)
+        away = world.root / "unmounted"
+        unmount = HookedKinesis(world, lambda: away.exists() or world.path("").rename(away))
+        with pytest.raises(ConflictError, match=r"has lost its _shardlake/owner.json"):
+            world.plan("unmounted", unmount)
+        assert not world.path("").exists()
+        assert world.ledger.chains("p", LIVE) == before
+
+    def test_a_dry_run_tells_too(self, world: World) -> None:
+        world.path("").rename(world.root / "unmounted")
+        planner = world.planner()
+        with pytest.raises(ConflictError, match=r"has lost its _shardlake/owner.json"):
+            planner.propose(planner.draft(Run("dag", "dry")))
+
+    def test_no_backfill_is_opened_beside_it(self, world: World) -> None:
+        world.path("").rename(world.root / "unmounted")
+        with pytest.raises(ConflictError, match=r"lake has lost its _shardlake/owner.json"):
+            Steps(world.pipeline, world.ledger, namespace="b").open_backfill(Request())
+        assert not world.path("").exists()
+        assert world.ledger.backfills("p") == {}
+
+    def test_a_backfill_of_it_is_not_gone_on_with(self, world: World) -> None:
+        """Kills: only the live pipeline's folder asked for."""
+        steps = Steps(world.pipeline, world.ledger, namespace="b")
+        steps.open_backfill(Request())
+        world.path("backfill/b").rename(world.root / "away")
+        with pytest.raises(ConflictError, match=r"backfill/b has lost its _shardlake/owner.json"):
+            steps.plan(Run("dag", "fill"))
+        assert not world.path("backfill/b").exists()
 
 
 class TestDryRun:

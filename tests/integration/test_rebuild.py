@@ -22,6 +22,7 @@ from shardlake.abandon import abandon
 from shardlake.auditing import audit
 from shardlake.backfill import Request
 from shardlake.batch import Steps
+from shardlake.caught_up import CaughtUp
 from shardlake.errors import ConflictError, DataLossError, ShardlakeError
 from shardlake.ledger import JournalEntry, Ledger, open_ledger
 from shardlake.ledger.memory import MemoryLedger
@@ -291,6 +292,21 @@ class TestShards:
         )
         assert_goes_on(world)
 
+    def test_an_empty_one_is_noted_as_such_under_the_retention_of_the_rebuild(self, make_world: MakeWorld) -> None:
+        """Kills: the note left out, or made without the retention, so that raising it hides what the old one took."""
+        world = make_world(1)
+        world.run()
+        lose_the_ledger(world)
+        found = rebuild(world)
+        note = world.chain().caught_up
+        assert note == CaughtUp(world.chain().position.key, found.draft.planned_at_ms, 24 * 3_600_000)
+        assert list(world.plan("idle").ranges) == []
+        world.put(b"gone")
+        world.advance(hours=25)
+        world.client.increase_stream_retention_period(StreamName=world.stream, RetentionPeriodHours=168)
+        with pytest.raises(DataLossError, match="found no record left"):
+            world.plan("raised")
+
     def test_that_were_planned_but_not_published_begin_where_they_began(self, make_world: MakeWorld) -> None:
         world = make_world(1, start="latest")
         world.put(b"before")
@@ -444,12 +460,18 @@ class TestBackfill:
         assert self.run(world, "run-2").groups == ()
         assert_audit_is_clean(world, "b")
 
-    def test_without_files_and_bounds_is_left_out(self, world: World) -> None:
+    def test_without_files_and_bounds_is_left_out_and_opened_under_another_id(self, world: World) -> None:
+        """Kills: a note that nobody can follow."""
         for key in (*world.lake.keys("backfill/b/data/"), "backfill/b/_shardlake/backfill.json"):
             world.lake.delete(key)
         lose_the_ledger(world)
-        assert "backfill b has read nothing, and its bounds are not there: open it anew" in rebuild(world).notes
+        note = "backfill b has read nothing, and its bounds are not there: open it under another id"
+        assert note in rebuild(world).notes
         assert world.ledger.backfills("p") == {}
+        with pytest.raises(ConflictError, match="backfill/b is not this pipeline's, ledger_id"):
+            self.steps(world).open_backfill(Request())
+        opened = Steps(world.pipeline, world.ledger, namespace="another").open_backfill(Request())
+        assert list(world.ledger.backfills("p").values()) == [opened.to_text()]
 
     def test_with_files_beyond_its_bounds_is_refused(self, world: World) -> None:
         self.finish(world)

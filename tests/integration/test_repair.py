@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import os
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +14,8 @@ import pytest
 
 from shardlake.batch import Steps
 from shardlake.errors import ConflictError
+from shardlake.kinesis.page import Page
+from shardlake.kinesis.reader import read_range
 from shardlake.lake.footer import Footer
 from shardlake.lake.parquet import write_range
 from shardlake.ledger import Ledger, LedgerRange, open_ledger
@@ -70,6 +74,25 @@ class TestRepair:
         result = shardlake("repair", "p", *WHY)
         assert (result.exit_code, result.stdout.splitlines()[-1]) == (0, "2 files looked at, 1 repaired, 0 not")
         assert before.items() <= world.files().items()
+
+    def test_one_that_takes_hours_keeps_its_files(
+        self, world: World, shardlake: CommandLine, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Kills: files that wait for their next rows, cleared away by a run meanwhile."""
+        before = world.files()
+        files(world)[0].unlink()
+        two_hours_ago = time.time() - 7200
+
+        def slowly(*arguments: Any) -> Iterator[Page]:
+            for page in read_range(*arguments):
+                for waiting in world.path("_shardlake").glob(".writing-*"):
+                    os.utime(waiting, (two_hours_ago, two_hours_ago))
+                yield page
+                world.home.remove_abandoned()
+
+        monkeypatch.setattr("shardlake.repair.read_range", slowly)
+        assert len(shardlake.json("repair", "p", *WHY)["repaired"]) == 1
+        assert world.files() == before
 
     @pytest.mark.parametrize("damage", ["missing", "truncated", "empty", "of another range", "with a row dropped"])
     def test_a_file_comes_back_as_it_was(self, world: World, shardlake: CommandLine, damage: str) -> None:

@@ -221,7 +221,7 @@ class TestAtOnce:
     def test_a_zombie_that_goes_on_after_its_successor_was_committed_changes_nothing(self, planned: Planned) -> None:
         world, plan, range_ = planned
         reached, go_on = threading.Event(), threading.Event()
-        reports: list[Contents | Exception] = []
+        found: list[Contents] = []
 
         def slow() -> Iterator[Page]:
             yield from pages(world, range_)()
@@ -229,10 +229,7 @@ class TestAtOnce:
             go_on.wait(10)
 
         def zombie() -> None:
-            try:
-                reports.append(ParquetSink(world.home).write(plan, range_, slow).contents)
-            except UnavailableError as exc:
-                reports.append(exc)
+            found.append(ParquetSink(world.home).write(plan, range_, slow).contents)
 
         thread = threading.Thread(target=zombie)
         thread.start()
@@ -242,13 +239,34 @@ class TestAtOnce:
         go_on.set()
         thread.join(10)
         assert committed is not None
-        if world.bucket is None:  # its temporary file went with the commit
-            assert isinstance(reports[0], UnavailableError)
-        else:  # its temporary file lies on its own machine; but the name is taken
-            assert isinstance(reports[0], Contents)
-            assert (reports[0].rows, reports[0].bytes) == (committed.rows, committed.bytes)
+        assert [(each.rows, each.bytes) for each in found] == [(committed.rows, committed.bytes)]
         assert world.files() == before
         world.assert_every_record_is_there_once()
+
+    @pytest.mark.parametrize("other_end", [True, False], ids=["given up and planned anew", "its beginning lost"])
+    def test_a_zombie_whose_range_was_closed_while_it_read_publishes_nothing(
+        self, planned: Planned, other_end: bool
+    ) -> None:
+        """Kills: a look at the names and the markers only before reading; readers would see records twice."""
+        world, plan, range_ = planned
+        world.settings["on_data_loss"] = "skip"
+
+        def slow() -> Iterator[Page]:
+            pages_ = list(pages(world, range_)())
+            if other_end:
+                write(world, *longer(world, plan, range_))
+            else:
+                world.trim(pages_[0].number(10))
+                world.plan("run-2")
+            yield from pages_
+
+        said = "a second file holds records" if other_end else "a stretch of range .* was declared lost"
+        with pytest.raises(ConflictError, match=said):
+            ParquetSink(world.home).write(plan, range_, slow)
+        assert len(world.files()) == other_end
+        if not other_end:
+            world.run("run-2")
+            assert world.numbers() == [each.sequence_number for each in world.acknowledged[10:]]
 
     def test_a_zombie_of_other_code_adopts_its_successors_file(
         self, planned: Planned, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -350,3 +368,35 @@ def test_a_report_tells_what_became_of_a_range(planned: Planned) -> None:
     assert report == RangeReport(range_.shard_id, str(range_), contents.rows, report.bytes, None, None, 20, 0, 0)
     world.lake.write(FileKey.of(range_).path, b"")
     assert ingest_ranges(plan, [range_])[0].error == "ConflictError"
+
+
+class TestSideBySide:
+    """Ranges that a Spark task reads at once, in threads: see `jobs/ingest.py`."""
+
+    def test_an_error_stays_with_its_range_whatever_the_others_do(self, make_world: Callable[..., World]) -> None:
+        """Kills: trouble of one range that counts for another, or reports that come in the order of their ends."""
+        world = make_world(shards=4)
+        world.settings["retry_budget"] = "2s"
+        world.produce(400)
+        plan = world.plan()
+        world.trim(shard=1)
+        throttled = {"kind": "throttle", "shard": plan.groups[0][2].shard_id, "stream": world.stream}
+        late = {"kind": "delay", "ms": 500, "shard": plan.groups[0][0].shard_id, "stream": world.stream}
+        world.control(faults=[{**throttled, "operation": "GetRecords"}, {**late, "operation": "GetRecords"}])
+        with ThreadPoolExecutor(2) as pool:
+            reports = ingest_ranges(plan, list(plan.ranges), None, pool.map)
+        assert [report.range for report in reports] == [str(range_) for range_ in plan.ranges]
+        assert [report.error for report in reports] == [None, "DataLossError", "UnavailableError", None]
+        assert [len(world.numbers(shard)) for shard in range(4)] == [reports[0].rows, 0, 0, reports[3].rows]
+        assert world.home.names(f"_shardlake/tmp/{plan.batch_id}") == []
+
+    def test_two_attempts_at_the_same_ranges_publish_each_once(self, make_world: Callable[..., World]) -> None:
+        """Kills: temporary files, or clients, that two ranges at work share."""
+        world = make_world(shards=6)
+        world.produce(300)
+        plan = world.plan()
+        with ThreadPoolExecutor(4) as pool:
+            reports = ingest_ranges(plan, [*plan.ranges, *plan.ranges], None, pool.map)
+        assert [report.error for report in reports] == [None] * 12
+        assert reports[:6] == reports[6:]
+        world.assert_rows_are_those_acknowledged()

@@ -4,6 +4,8 @@ the same step run again gives what it would have given."""
 from __future__ import annotations
 
 import errno
+import itertools
+import json
 import os
 import resource
 import signal
@@ -15,22 +17,32 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import sqlalchemy as sa
+from botocore.config import Config
 from click.testing import Result
 from sqlalchemy import event
 
 from demo.background import Background
 from demo.postgres import NoPostgresError, Postgres, postgres
 from shardlake.auditing import audit
-from shardlake.errors import ConfigError, ShardlakeError, UnavailableError
+from shardlake.backfill import Request
+from shardlake.batch import Steps
+from shardlake.errors import ConfigError, ConflictError, ShardlakeError, UnavailableError
 from shardlake.lake.s3_client import ATTEMPTS
-from shardlake.ledger import open_ledger
+from shardlake.ledger import Ledger, open_ledger
+from shardlake.names import LIVE
+from shardlake.plan import BatchPlan, Run
+from shardlake.ranges import SequenceNumber
+from support.aggregates import User, protobuf, sealed
 from support.command_line import CommandLine, entry_of, write_config
 from support.cutting_proxy import CuttingProxy, Moment, cutting_proxy
 from support.faulty_proxy import FaultyProxy, faulty_proxy
+from support.inline_engine import InlineEngine
 from support.lakes import Bucket
 
 if TYPE_CHECKING:
@@ -40,6 +52,8 @@ pytestmark = pytest.mark.slow
 
 MakeWorld = Callable[..., "World"]
 RECORDS = 40
+BAD = sealed(protobuf([b"k"], [User(0, b"x"), User(3, b"x")]))
+"""An aggregate that goes to the quarantine."""
 
 
 def assert_nothing_is_wrong(world: World) -> None:
@@ -141,6 +155,30 @@ def test_a_file_larger_than_the_disk_takes_is_not_published(world: World) -> Non
     assert committed
     assert committed.rows == 20
     assert world.home.names("_shardlake/tmp") == []
+
+
+def test_a_disk_that_takes_less_and_less(world: World) -> None:
+    """The kernel's refusal in each file that a run writes: data, plan, report, what verify found. Kills: half a
+    control file under its name."""
+    world.produce(RECORDS)
+    world.run("first")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    failed = []
+    for limit in (4_000, 1_400, 700, 400, 200, 0):
+        world.produce(20)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
+        try:
+            failures = failure_of(world, f"run-{limit}")
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        assert {(type(each), "File too large" in str(each)) for each in failures} <= {(UnavailableError, True)}
+        failed += [limit for _ in failures]
+        assert world.left_behind() == []
+        for key in world.lake.keys("_shardlake/"):
+            json.loads(world.lake.read(key))
+        assert_done_by_the_same_step(world, f"run-{limit}")
+    assert failed[-3:] == [400, 200, 0]
+    world.assert_every_record_is_there_once()
 
 
 @contextmanager
@@ -282,6 +320,107 @@ class TestPostgres:
         world.assert_every_record_is_there_once()
 
 
+class TestThatIsLost:
+    """A database that is gone, wherever the dataset is: the pipeline goes on as if nothing had been."""
+
+    SETTINGS: ClassVar[dict[str, Any]] = {
+        "max_range_bytes": 400,
+        "on_data_loss": "skip",
+        "aggregates": "quarantine",
+    }
+
+    def backfill(self, world: World, run: str) -> BatchPlan:
+        """A batch of the backfill `b`."""
+        steps = Steps(world.pipeline, world.ledger, namespace="b")
+        steps.open_backfill(Request(read_fraction=1))
+        return steps.run(Run("dag", run), InlineEngine(), lambda line: None)[0]
+
+    def lived(self, world: World) -> list[SequenceNumber]:
+        """Closed shards, a lost stretch, a quarantine, a backfill that is not done, an open range.
+
+        Returns:
+            The numbers of what was put and not lost.
+        """
+        put = world.put(b"a" * 300, BAD, b"b" * 300, b"c") + world.put(b"read", shard=1)
+        world.run("first")
+        world.put(b"lost", shard=1)
+        world.trim(shard=1)
+        put += world.put(b"left", shard=1)
+        world.run_until_caught_up("second")
+        world.split(0)
+        put += world.put(b"child", shard=2)
+        world.run_until_caught_up("third")
+        assert self.backfill(world, "b-1").behind
+        put += world.put(b"open", shard=3)
+        world.plan("open")
+        return put
+
+    def standing(self, ledger: Ledger) -> list[object]:
+        """All that a ledger says that decides something."""
+        rows = [
+            (namespace, row.range, row.state, row.batch_id, row.contents)
+            for namespace in (LIVE, "b")
+            for row in ledger.ranges("p", namespace)
+        ]
+        chains = [
+            (chain.position, chain.open_range) for each in (LIVE, "b") for chain in ledger.chains("p", each).values()
+        ]
+        return [*rows, *chains, ledger.backfills("p"), ledger.shards("p")]
+
+    @pytest.mark.parametrize(("bucket", "kind"), [("folder", "sqlite"), ("s3", "postgres")], indirect=["bucket"])
+    def test_is_rebuilt(
+        self,
+        make_world: MakeWorld,
+        kind: str,
+        request: pytest.FixtureRequest,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        numbers = itertools.count()
+
+        def new_database() -> str:
+            server: Postgres | None = request.getfixturevalue("server") if kind == "postgres" else None
+            return server.url(server.new_database()) if server else f"sqlite:///{tmp_path}/ledger-{next(numbers)}.db"
+
+        world = make_world(2, **self.SETTINGS)
+        world.ledger = open_ledger(new_database())
+        put = self.lived(world)
+        before, url = self.standing(world.ledger), new_database()
+        assert {row[2] for row in before if isinstance(row, tuple) and len(row) == 5} == {
+            "committed",
+            "lost",
+            "planned",
+        }
+        monkeypatch.setenv("LEDGER", url)
+        shardlake = write_config(tmp_path / "p.yaml", p=entry_of(world, ledger="${LEDGER}", **self.SETTINGS))
+
+        assert shardlake("run", "p").exit_code == ConflictError.exit_code  # the empty ledger is not the dataset's
+        assert shardlake("ledger", "rebuild", "p", "--yes").exit_code == 0
+        world.ledger = open_ledger(url)
+        assert self.standing(world.ledger) == before
+
+        put += world.put(b"after", shard=1)
+        shardlake.lines("run", "p", "--until-caught-up")
+        backfilled = itertools.takewhile(
+            lambda plan: plan.behind, (self.backfill(world, f"b-{n}") for n in range(2, 9))
+        )
+        assert len(list(backfilled)) < 7
+        for arguments in ((), ("--backfill", "b")):
+            assert shardlake.json("audit", "p", *arguments)["findings"] == []
+        held = [number for shard in range(4) for number in world.numbers(shard)]
+        aside = [key for key in world.lake.keys("quarantine/") if key.endswith(".parquet")]
+        quarantined = [number for key in aside for number in numbers_of(world.lake.read(key))]
+        assert sorted(held + quarantined) == sorted(number.text for number in put)
+
+
+def numbers_of(file: bytes) -> list[str]:
+    numbers: list[str] = pq.read_table(pa.BufferReader(file), columns=["sequence_number"]).column(0).to_pylist()
+    return numbers
+
+
+WRITES = r"^(PUT|POST) "
+
+
 @pytest.fixture
 def proxy(object_store: Bucket, monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultyProxy]:
     monkeypatch.setattr("botocore.retries.standard.ExponentialBackoff.delay_amount", lambda *_: 0)
@@ -292,33 +431,53 @@ def proxy(object_store: Bucket, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fau
 
 
 @pytest.mark.parametrize("bucket", [pytest.param("s3")], indirect=True)
-@pytest.mark.parametrize(("fault", "in_parts"), [("503", False), ("lose the reply", True)])
-def test_an_object_store_that_fails_from_any_write_on(
-    world: World, proxy: FaultyProxy, monkeypatch: pytest.MonkeyPatch, fault: Any, in_parts: bool
+@pytest.mark.parametrize(
+    ("fault", "in_parts", "calls", "step", "kind"),
+    [
+        ("503", False, WRITES, 2, UnavailableError),
+        ("lose the reply", True, WRITES, 2, UnavailableError),
+        ("lose the reply", False, WRITES, 4, UnavailableError),
+        ("say nothing", False, WRITES, 4, UnavailableError),
+        ("403", False, WRITES, 4, ConfigError),
+        ("503", False, r"^GET ", 12, UnavailableError),
+    ],
+)
+def test_an_object_store_that_fails_from_any_call_on(
+    world: World,
+    proxy: FaultyProxy,
+    monkeypatch: pytest.MonkeyPatch,
+    fault: Any,
+    in_parts: bool,
+    calls: str,
+    step: int,
+    kind: type[ShardlakeError],
 ) -> None:
-    """5xx: nothing was done. A lost reply: it was, and nobody heard; not even the tries that follow.
+    """5xx: nothing was done. A lost reply: it was, and nobody heard; not even the tries that follow. Silence: nobody
+    knows. 403: a person has to act, and then the same step goes on.
 
     An upload of which nobody heard the id stays for a day: see the home's own tests.
     """
     monkeypatch.setattr("shardlake.lake.s3_upload.MULTIPART_BYTES", 0 if in_parts else 2**20)
+    impatient = {"read_timeout": 0.2} if fault == "say nothing" else {}
+    monkeypatch.setattr("shardlake.lake.s3_client.Config", lambda **settings: Config(**{**settings, **impatient}))
     world.settings["storage"] = {**world.place["storage"], "endpoint_url": proxy.endpoint_url}
     world.produce(RECORDS)
     world.run("clean")
-    writes = r"^(PUT|POST) "
-    count = proxy.count(writes)
+    count, failures = proxy.count(calls), list[ShardlakeError]()
     assert count >= 4
-    for after in range(int(in_parts), count, 2):
+    for after in range(int(in_parts), count, step):
         world.produce(3)
         proxy.reset()
 
         def hear(request: str, after: int = after) -> None:
-            if proxy.count(writes) == after:
-                proxy.spoil(writes, fault, times=20 * ATTEMPTS)
+            if proxy.count(calls) == after:
+                proxy.spoil(calls, fault, times=20 * ATTEMPTS)
 
         if after:
             proxy.between = hear
         else:
-            proxy.spoil(writes, fault, times=20 * ATTEMPTS)
-        assert [type(failure) for failure in failure_of(world, f"run-{after}")] in ([UnavailableError], [])
+            proxy.spoil(calls, fault, times=20 * ATTEMPTS)
+        failures += failure_of(world, f"run-{after}")
         proxy.reset()
         assert_done_by_the_same_step(world, f"run-{after}")
+    assert {type(failure) for failure in failures} == {kind}

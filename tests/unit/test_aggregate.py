@@ -254,6 +254,15 @@ class TestUnpacker:
             "109",
         ]
 
+    def test_one_large_aggregate_comes_in_pieces_as_well(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Kills: an aggregate handed on whole: its keys, which it has once, are there once for each user record."""
+        monkeypatch.setattr(user_records, "PIECE_ROWS", 10)
+        page = page_of(b"first", aggregate_of(*[b"%d" % n for n in range(25)]))
+        pieces = list(Unpacker("keep", None, list[SetAside]().append).user_records([page]))
+        assert [len(piece) for piece in pieces] == [11, 10, 5]
+        assert [each for piece in pieces for each in piece.data] == [b"first", *(b"%d" % n for n in range(25))]
+        assert [each for piece in pieces for each in piece.sub_sequence_numbers or ()] == [0, *range(25)]
+
     def test_a_mode_that_needs_the_hash_keys_is_not_without_them(self) -> None:
         """Kills: `drop` that keeps where the plan does not know."""
         stream = Stream("s", "arn", 1, 2, "us-east-1", None)

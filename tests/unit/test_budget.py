@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from unittest.mock import patch
 
+import boto3
 import pytest
 
 from shardlake.errors import UnavailableError
 from shardlake.kinesis.budget import Budget
+from shardlake.kinesis.client import PLANNING_S, Kinesis
 
 FAILURE = UnavailableError("the service is away", found="nothing", todo="Run the step again")
 
@@ -76,3 +78,10 @@ def test_used_up_it_stays_so_until_there_is_progress(clock: Clock) -> None:
             budget.wait(1, FAILURE)
     budget.renew()
     budget.wait(1, FAILURE)
+
+
+def test_ranges_that_are_read_by_one_client_have_a_budget_each() -> None:
+    """Kills: the progress of one range that lets the trouble of another last."""
+    kinesis = Kinesis("s", "eu-west-1", None, boto3.Session("id", "secret"))
+    one, other = kinesis.within(Budget(1)), kinesis.within(Budget(2))
+    assert [each.budget.seconds for each in (one, other, kinesis)] == [1, 2, PLANNING_S]

@@ -30,6 +30,7 @@ from shardlake.ledger.memory import MemoryLedger
 from shardlake.plan import BatchPlan, Run
 from shardlake.planning import Planner
 from shardlake.ranges import SequenceNumber, SequenceRange, Start
+from support.event_stream import event
 from support.fuzz import EXAMPLES, mutated, plan_of
 
 fuzzed = settings(max_examples=EXAMPLES, deadline=None, derandomize=True, database=None)
@@ -79,6 +80,11 @@ GOOD: dict[str, dict[str, Any]] = {
     },
 }
 
+EVENT = {**GOOD["GetRecords"], "ContinuationSequenceNumber": NUMBERS[3]}
+"""What a subscription gives, in one event."""
+
+CONSUMER = f"{ARN}/consumer/c:1"
+
 
 class _Body:
     def __init__(self, content: bytes) -> None:
@@ -86,6 +92,9 @@ class _Body:
 
     def stream(self) -> Iterator[bytes]:
         yield self._content
+
+    def close(self) -> None:
+        """Nothing."""
 
 
 class Service:
@@ -95,12 +104,13 @@ class Service:
         others: replies, by operation, in place of the good ones.
         date: the Date header.
         status: the HTTP status.
+        events: what a subscription gives, encoded.
     """
 
     def __init__(self) -> None:
         self.others: dict[str, Any] = {}
         self.date: str | None = "Sat, 21 Nov 2026 10:00:00 GMT"
-        self.status, self._calls = 200, 0
+        self.status, self._calls, self.events = 200, 0, b""
         session = boto3.Session("id", "key")
         self.kinesis = Kinesis("s", "eu-west-1", None, session).within(Budget(0.02))
         self.kinesis._client.meta.events.register("before-send.kinesis", self._send)
@@ -117,6 +127,9 @@ class Service:
         headers = HTTPHeaders()
         if self.date is not None:
             headers["Date"] = self.date
+        if operation == "SubscribeToShard":
+            headers["Content-Type"] = "application/vnd.amazon.eventstream"
+            return AWSResponse(request.url, 200, headers, _Body(event("initial-response", {}) + self.events))
         told = self.others.get(operation, GOOD[operation])
         content = told if isinstance(told, bytes) else json.dumps(told).encode()
         return AWSResponse(request.url, self.status, headers, _Body(content))
@@ -128,6 +141,8 @@ def service(monkeypatch: pytest.MonkeyPatch) -> Service:
     monkeypatch.setattr("shardlake.kinesis.client.random.uniform", lambda *_: 0.004)
     monkeypatch.setattr("shardlake.kinesis.pages.EMPTY_PAGE_WAIT_S", 0.004)
     monkeypatch.setattr("shardlake.kinesis.reader.EMPTY_PAGE_WAIT_S", 0.004)
+    monkeypatch.setattr("shardlake.kinesis.fan_out.BETWEEN_S", 0)
+    monkeypatch.setattr("shardlake.kinesis.http2.send", lambda **_: None)
     return Service()
 
 
@@ -142,9 +157,9 @@ def plan(service: Service, folder: Path) -> BatchPlan:
     return made
 
 
-def read(service: Service, folder: Path) -> list[tuple[str, bytes]]:
+def read(service: Service, folder: Path, consumer_arn: str | None = None) -> list[tuple[str, bytes]]:
     """The rows that become of the range."""
-    pages = read_range(service.kinesis, RANGE, 86_400_000, None, 0.02)
+    pages = read_range(service.kinesis, RANGE, 86_400_000, None, 0.02, consumer_arn)
     write_range(folder / "data", folder / "aside", PLAN, RANGE, pages)
     rows = pq.read_table(folder / "data", columns=["sequence_number", "data"], partitioning=None)
     return list(zip(rows["sequence_number"].to_pylist(), rows["data"].to_pylist(), strict=True))
@@ -156,13 +171,43 @@ def test_what_is_documented_is_read(service: Service, tmp_path: Path) -> None:
     assert read(service, tmp_path) == [(NUMBERS[n], b"record %d" % n) for n in (1, 2, 3)]
 
 
+RESHARDED = {
+    "ListShards": {
+        "Shards": [
+            {
+                **GOOD["ListShards"]["Shards"][0],
+                "SequenceNumberRange": {"StartingSequenceNumber": NUMBERS[0], "EndingSequenceNumber": NUMBERS[4]},
+            },
+            {
+                **GOOD["ListShards"]["Shards"][0],
+                "ShardId": "shardId-000000000001",
+                "ParentShardId": SHARD,
+                "AdjacentParentShardId": "shardId-000000000009",
+            },
+        ]
+    },
+    "GetRecords": {
+        "Records": [record(1), record(2), record(3)],
+        "MillisBehindLatest": 0,
+        "ChildShards": [{"ShardId": "shardId-000000000001", "ParentShards": [SHARD], "HashKeyRange": {}}],
+    },
+}
+"""Replies of a stream that was resharded."""
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("operation", GOOD)
-def test_a_reply_with_a_changed_value_is_right_or_refused(service: Service, tmp_path: Path, operation: str) -> None:
+@pytest.mark.parametrize(
+    ("operation", "good"),
+    [*GOOD.items(), *RESHARDED.items()],
+    ids=[*GOOD, *(f"{each}-resharded" for each in RESHARDED)],
+)
+def test_a_reply_with_a_changed_value_is_right_or_refused(
+    service: Service, tmp_path: Path, operation: str, good: dict[str, Any]
+) -> None:
     """Only what a reply can be missing without anybody knowing, a record between two, may be missing."""
 
     @fuzzed
-    @given(mutated(GOOD[operation]))
+    @given(mutated(good))
     def check(reply: Any) -> None:
         service.reply(operation, reply)
         with contextlib.suppress(ShardlakeError):
@@ -178,6 +223,32 @@ def test_a_reply_with_a_changed_value_is_right_or_refused(service: Service, tmp_
     check()
 
 
+@pytest.mark.slow
+def test_an_event_with_a_changed_value_is_right_polled_or_refused(service: Service, tmp_path: Path) -> None:
+    """Kills: an event believed as it comes."""
+
+    @fuzzed
+    @given(mutated(EVENT))
+    def check(changed: Any) -> None:
+        service.reply("none", None)
+        service.events = event("SubscribeToShardEvent", changed)
+        try:
+            rows = read(service, tmp_path, CONSUMER)
+        except IngestError:
+            return
+        numbers = [number for number, _ in rows]
+        assert numbers == sorted(set(numbers), key=int)
+        assert (numbers[0], numbers[-1]) == (NUMBERS[1], NUMBERS[3])
+
+    check()
+
+
+def test_an_event_is_read(service: Service, tmp_path: Path) -> None:
+    service.reply("GetRecords", b"")
+    service.events = event("SubscribeToShardEvent", EVENT)
+    assert [number for number, _ in read(service, tmp_path, CONSUMER)] == NUMBERS[1:4]
+
+
 @pytest.mark.parametrize(
     "records",
     [
@@ -186,6 +257,8 @@ def test_a_reply_with_a_changed_value_is_right_or_refused(service: Service, tmp_
         [{**record(1), "SequenceNumber": "9" * 57}],
         [{**record(1), "SequenceNumber": "9" * 200}],
         [{**record(1), "SequenceNumber": f"-{NUMBERS[1]}"}],
+        [{**record(1), "SequenceNumber": "0"}],
+        [{**record(1), "SequenceNumber": "0" * 56}],
         [{**record(1), "SequenceNumber": "٣" * 56}],
         [record(1), {**record(2), "SequenceNumber": ""}, record(3)],
         [record(1), {**record(2), "SequenceNumber": "2\0"}, record(3)],
@@ -200,6 +273,21 @@ def test_records_that_cannot_be_are_refused(service: Service, tmp_path: Path, re
     service.reply("GetRecords", {**GOOD["GetRecords"], "Records": records})
     with pytest.raises(IngestError, match="otherwise than documented|out of order|breaks off"):
         read(service, tmp_path)
+
+
+@pytest.mark.parametrize("zero", ["0", "0" * 56])
+def test_numbers_that_make_no_range_are_refused_when_planning(service: Service, tmp_path: Path, zero: str) -> None:
+    """No exclusive start comes before zero, no range ends before it begins. Kills: a traceback instead of an error."""
+    service.reply("GetRecords", {**GOOD["GetRecords"], "Records": [{**record(1), "SequenceNumber": zero}, record(2)]})
+    with pytest.raises(IngestError, match="GetRecords replied otherwise than documented"):
+        plan(service, tmp_path)
+    service.reply("GetRecords", {**GOOD["GetRecords"], "Records": [record(1), {**record(2), "SequenceNumber": "5"}]})
+    with pytest.raises(IngestError, match="GetRecords replied otherwise than documented"):
+        plan(service, tmp_path)
+    shard = {**GOOD["ListShards"]["Shards"][0], "SequenceNumberRange": {"StartingSequenceNumber": zero}}
+    service.reply("ListShards", {"Shards": [shard]})
+    with pytest.raises(IngestError, match="ListShards replied otherwise than documented"):
+        plan(service, tmp_path)
 
 
 def test_records_of_another_shard_are_not_taken_for_those_of_the_range(service: Service, tmp_path: Path) -> None:

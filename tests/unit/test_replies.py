@@ -12,7 +12,7 @@ from botocore.parsers import create_parser
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shardlake.errors import IngestError
+from shardlake.errors import IngestError, UnavailableError
 from shardlake.kinesis.replies import decode_records
 
 CLIENT = boto3.Session("id", "key", region_name="eu-west-1").client("kinesis")
@@ -41,9 +41,9 @@ def decoded(body: bytes, status: int = 200) -> tuple[dict[str, Any], bytes]:
 
 texts = st.text(st.characters(exclude_categories=["Cs"]))
 records = st.lists(
-    st.tuples(st.integers(0, 10**56 - 1).map(str), texts, st.integers(0, 4 * 10**12), st.binary(max_size=64)),
+    st.tuples(st.integers(1, 10**56 - 1).map(str), texts, st.integers(0, 4 * 10**12), st.binary(max_size=64)),
     max_size=5,
-)
+).map(lambda some: sorted(some, key=lambda record: int(record[0])))
 
 
 @given(records, st.none() | texts, st.integers(0, 2**40))
@@ -93,6 +93,15 @@ def test_a_reply_without_records_has_none(body: bytes) -> None:
 def test_an_errors_reply_is_left_to_botocore() -> None:
     body = b'{"__type": "ExpiredIteratorException"}'
     assert decoded(body, status=400) == ({}, body)
+
+
+@pytest.mark.parametrize("body", [b'"Service Unavailable"', b"null", b'{"message": {"code": 503}}'])
+@pytest.mark.parametrize(("status", "kind"), [(503, UnavailableError), (400, IngestError)])
+def test_words_of_a_gateway_are_told_by_their_status(body: bytes, status: int, kind: type[IngestError]) -> None:
+    """Kills: an error of the server that is not tried again, because its JSON is not the service's."""
+    with pytest.raises(IngestError, match="GetRecords replied otherwise than documented") as caught:
+        decoded(body, status)
+    assert type(caught.value) is kind
 
 
 @pytest.mark.parametrize(

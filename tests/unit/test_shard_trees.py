@@ -12,6 +12,7 @@ AFTER its StartingSequenceNumber, `end` is SHARD_END.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -372,3 +373,26 @@ def test_under_way_whatever_the_start_was(
 ) -> None:
     under_way = Story(story, tmp_path, start)
     assert (*told(under_way), under_way.losses()) == (chains, rounds, losses)
+
+
+@pytest.mark.parametrize("nth", range(12))
+def test_a_beginning_that_is_trimmed_while_it_is_planned_is_told(tmp_path: Path, nth: int) -> None:
+    """Kills: the horizon asked for before the beginning is looked for."""
+    story = Story("1 put:0 run split:0 hide:1+2 run hide: put:1 wait:23.9 put:1", tmp_path, "trim_horizon")
+    stream, calls = story.stream, itertools.count()
+
+    def late(call: Callable[..., object]) -> Callable[..., object]:
+        def called(*arguments: object, **more: object) -> object:
+            if next(calls) == nth:
+                stream.wait(0.2)
+            return call(*arguments, **more)
+
+        return called
+
+    for name in ("list_shards", "shards_at_horizon", "iterator_at", "iterator_at_horizon", "get_records"):
+        setattr(stream, name, late(getattr(stream, name)))
+    story.rounds()
+    row = next(row for row in story.pipeline.rows if index_of(row.range.shard_id) == 1)
+    first = stream.put_numbers[shard_id(1)][0]
+    assert row.range.start.key <= Start("AT", first).key
+    assert row.state == "lost" or row.range.anchor == first

@@ -30,6 +30,9 @@ details { margin: .5rem 0 }
 _RAW = ("records", "quarantined", "dropped")
 """Fields of a job's report: the stream's raw records, and those of them that are not in data/."""
 
+_NO_BATCH = (AttributeError, KeyError, OverflowError, RecursionError, TypeError, ValueError)
+"""What comes of files that are not those of a batch."""
+
 
 def batch_page(run_id: str, files: Mapping[str, str]) -> str:
     """The page, HTML.
@@ -40,7 +43,7 @@ def batch_page(run_id: str, files: Mapping[str, str]) -> str:
     """
     try:
         summary = _summary(BatchPlan.from_text(files["plan.json"]), files)
-    except (ShardlakeError, KeyError, TypeError, ValueError) as exc:
+    except (ShardlakeError, *_NO_BATCH) as exc:
         summary = f"<p class=bad>These files are not a batch of this version: {_text(exc)}</p>"
     raw = (
         f"<details><summary>{_text(name)}</summary><pre>{_text(text)}</pre></details>" for name, text in files.items()

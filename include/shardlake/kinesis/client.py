@@ -21,7 +21,7 @@ from shardlake.kinesis.budget import Budget
 from shardlake.kinesis.failures import ListingExpiredError, translated
 from shardlake.kinesis.http2 import subscribe_over_http2
 from shardlake.kinesis.page import Page
-from shardlake.kinesis.replies import Record, decode_records
+from shardlake.kinesis.replies import Event, Record, decode_records, documented_events
 from shardlake.plan import Role, Stream
 from shardlake.ranges import SequenceNumber
 from shardlake.roles import assumed
@@ -197,8 +197,8 @@ class Kinesis:
         reply = self._reply("subscribe_to_shard", "EventStream", request)
         since_ms = _service_time_ms(reply) - time.monotonic() * 1000
         with self._errors(), contextlib.closing(reply["EventStream"]) as events:
-            for event in events:
-                yield _page_of_event(event["SubscribeToShardEvent"], round(since_ms + time.monotonic() * 1000))
+            for event in documented_events(events):
+                yield _page_of_event(event, round(since_ms + time.monotonic() * 1000))
 
     def consumers(self, stream_arn: str) -> dict[str, Consumer]:
         """The stream's registered consumers, by name."""
@@ -251,15 +251,14 @@ class Kinesis:
         return translated(self.stream_name, self._endpoint)
 
 
-def _page_of_event(event: dict[str, Any], service_time_ms: int) -> Page:
-    records = event.get("Records", ())
+def _page_of_event(event: Event, service_time_ms: int) -> Page:
     return Page(
-        [record["SequenceNumber"] for record in records],
-        [record["PartitionKey"] for record in records],
-        [_epoch_ms(record["ApproximateArrivalTimestamp"]) for record in records],
-        [record["Data"] for record in records],
-        event.get("ContinuationSequenceNumber"),
-        event.get("MillisBehindLatest", 0),
+        [record.sequence_number for record in event.records],
+        [record.partition_key for record in event.records],
+        [_epoch_ms(record.approximate_arrival_timestamp) for record in event.records],
+        [record.data for record in event.records],
+        event.continuation_sequence_number,
+        event.millis_behind_latest,
         service_time_ms,
     )
 

@@ -1,4 +1,4 @@
-"""Replies, checked to be as documented; those of GetRecords are decoded, too.
+"""Replies and the events of subscriptions, checked to be as documented; those of GetRecords are decoded, too.
 
 That takes 1 µs of CPU a record of 500 bytes, where botocore's parser takes 18, and checks no types. botocore keeps the
 call (credentials, signing, retries, TLS, proxies) and every reply that is an error.
@@ -6,19 +6,21 @@ call (credentials, signing, retries, TLS, proxies) and every reply that is an er
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from datetime import datetime
 from functools import partial
 from typing import Annotated, Any
 
 import msgspec
 
-from shardlake.errors import IngestError
+from shardlake.errors import IngestError, UnavailableError
 from shardlake.names import SHARD_ID
 from shardlake.ranges import DIGITS
 
 _YEAR_10000_S = 253_402_300_800
 
 _ShardId = Annotated[str, msgspec.Meta(pattern=rf"^{SHARD_ID.pattern}\Z")]
-_Number = Annotated[str, msgspec.Meta(pattern=rf"^[0-9]{{1,{DIGITS}}}\Z")]
+_Number = Annotated[str, msgspec.Meta(pattern=rf"^(?=0*[1-9])[0-9]{{1,{DIGITS}}}\Z")]
 _HashKey = Annotated[str, msgspec.Meta(pattern=r"^[0-9]{1,39}\Z")]
 _Time = Annotated[float, msgspec.Meta(ge=0, lt=_YEAR_10000_S)]
 
@@ -35,6 +37,23 @@ class Record(msgspec.Struct, rename="pascal", gc=False):
 class _Records(msgspec.Struct, rename="pascal"):
     records: list[Record] | None = None
     next_shard_iterator: str | None = None
+    millis_behind_latest: Annotated[int, msgspec.Meta(ge=0)] = 0
+
+
+class EventRecord(msgspec.Struct, rename="pascal"):
+    """A record of an event, as botocore's parser gives it."""
+
+    sequence_number: _Number
+    partition_key: str
+    approximate_arrival_timestamp: Annotated[datetime, msgspec.Meta(tz=True)]
+    data: bytes
+
+
+class Event(msgspec.Struct, rename="pascal"):
+    """An event of a subscription (API reference, SubscribeToShardEvent); without a number to go on from, its last."""
+
+    records: list[EventRecord] = []
+    continuation_sequence_number: str | None = None
     millis_behind_latest: Annotated[int, msgspec.Meta(ge=0)] = 0
 
 
@@ -89,6 +108,26 @@ _AN_ERROR = msgspec.json.Decoder(_Error)
 _OTHERS = {"DescribeStreamSummary": _Description, "GetShardIterator": _Iterator, "ListShards": _Listing}
 
 
+def documented_events(events: Iterable[dict[str, Any]]) -> Iterator[Event]:
+    """The events of a subscription, as botocore parses them one by one.
+
+    Raises:
+        IngestError: one is not as documented; also from botocore's parser, which says so by all kinds of errors.
+    """
+    parsed = iter(events)
+    while True:
+        try:
+            event = next(parsed, None)
+            if event is None:
+                return
+            checked = msgspec.convert(event["SubscribeToShardEvent"], Event)
+        except (AttributeError, LookupError, OverflowError, RuntimeError, TypeError, ValueError) as exc:
+            raise IngestError(
+                f"SubscribeToShard replied otherwise than documented: {exc}", todo="Check endpoint_url"
+            ) from exc
+        yield checked
+
+
 def decode_records(client: Any) -> None:
     """Have a boto3 client give the `Records` of GetRecords as `Record`, and refuse replies that are not as documented.
 
@@ -109,13 +148,14 @@ def _check(
     """Take the body out of a good reply of GetRecords, so that botocore's parser finds nothing to do.
 
     Raises:
-        IngestError: the reply is JSON, and not as documented.
+        IngestError: the reply is JSON, and not as documented; UnavailableError where its status says to try again.
     """
-    refused = response_dict["status_code"] >= 300
+    refused, passing = response_dict["status_code"] >= 300, response_dict["status_code"] >= 500
     try:
         reply = (_AN_ERROR if refused else decoder).decode(response_dict["body"])
     except msgspec.ValidationError as exc:
-        raise IngestError(f"{operation} replied otherwise than documented: {exc}", todo="Check endpoint_url") from exc
+        kind = UnavailableError if passing else IngestError  # a gateway's words may be JSON, too
+        raise kind(f"{operation} replied otherwise than documented: {exc}", todo="Check endpoint_url") from exc
     except msgspec.DecodeError:
         if not refused:  # broken off, or no JSON that anyone but botocore takes: a reply without members
             response_dict["body"] = b"{}"
@@ -133,14 +173,21 @@ def _check(
 def _check_numbers(records: list[Record]) -> None:
     """Check that sequence numbers are: all at once, for a pattern takes as long as all else of a record's decoding.
 
+    Of their order, only that the last does not come before the first: planning needs no more, reading looks at all.
+
     Raises:
         IngestError: they are not.
     """
     numbers = [record.sequence_number for record in records]
     lengths = set(map(len, numbers)) or {1}
     text = "".join(numbers) or "0"
-    if not (text.isascii() and text.isdecimal() and min(lengths) >= 1 and max(lengths) <= DIGITS):
+    decimal = text.isascii() and text.isdecimal() and min(lengths) >= 1 and max(lengths) <= DIGITS
+    if not decimal or (numbers and not min(numbers).strip("0")):  # of texts of digits, those of zero sort first
         raise IngestError(
-            "GetRecords replied otherwise than documented: a sequence number has up to 56 decimal digits",
+            "GetRecords replied otherwise than documented: a sequence number is positive, of up to 56 decimal digits",
             todo="Check endpoint_url",
+        )
+    if numbers and int(numbers[-1]) < int(numbers[0]):
+        raise IngestError(
+            "GetRecords replied otherwise than documented: records are out of order", todo="Check endpoint_url"
         )

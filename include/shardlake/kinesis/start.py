@@ -6,6 +6,7 @@ import contextlib
 from dataclasses import dataclass
 from typing import Literal
 
+from shardlake.caught_up import CaughtUp
 from shardlake.errors import ConfigError, DataLossError
 from shardlake.kinesis.client import Kinesis
 from shardlake.kinesis.failures import InvalidPositionError
@@ -17,27 +18,30 @@ from shardlake.shards import Shard
 HORIZON_MARGIN_MS = 600_000
 """Records this close to the end of their retention are gone before Spark reads them."""
 
-StartPolicy = Literal["beginning", "unseen", "trim_horizon", "latest"] | int | Start
+StartPolicy = Literal["beginning", "trim_horizon", "latest"] | int | Start
 """A start of the configuration, an integer being an arrival time in milliseconds since the epoch. Or, for shards that
-are first seen when the pipeline is under way: `beginning`, and `unseen` where the beginning may be gone already."""
+are first seen when the pipeline is under way, `beginning`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """The start of a chain; `caught_up`: nothing was there behind it when it was looked for."""
+    """The start of a chain.
+
+    Attributes:
+        caught_up: the note that nothing was there behind it when it was looked for.
+    """
 
     position: Position
-    caught_up: bool
+    caught_up: CaughtUp | None = None
 
 
 def resolve(kinesis: Kinesis, shard: Shard, policy: StartPolicy, now_ms: int, retention_ms: int) -> Opening:
     """The chain start of a shard under a policy.
 
-    `beginning`: AT the oldest record. `unseen`: AFTER the shard's StartingSequenceNumber, where planning finds a loss
-    unless the shard's very first record is there. `trim_horizon`: AT the oldest record that lasts long enough to be
-    read. A time: AT the first record that arrived then or after. `latest`, and a time after which nothing arrived:
-    AFTER the newest record; the end of a closed shard. A shard without any record: AT its StartingSequenceNumber. A
-    position: that position.
+    `beginning`: AT the oldest record. `trim_horizon`: AT the oldest record that lasts long enough to be read. A time:
+    AT the first record that arrived then or after. `latest`, and a time after which nothing arrived: AFTER the newest
+    record; the end of a closed shard. A shard without any record: AT its StartingSequenceNumber. A position: that
+    position.
 
     Args:
         now_ms: the service's time, milliseconds since the epoch.
@@ -48,12 +52,10 @@ def resolve(kinesis: Kinesis, shard: Shard, policy: StartPolicy, now_ms: int, re
     match policy:
         case "beginning":
             first = _oldest(kinesis, shard.shard_id)
-        case "unseen":
-            return opening_unseen(shard, _oldest(kinesis, shard.shard_id))
         case Start():
             with contextlib.suppress(DataLossError):  # told by planning, like every loss behind a position
                 check_record(kinesis, shard.shard_id, policy.number)
-            return Opening(policy, caught_up=False)
+            return Opening(policy)
         case "trim_horizon":
             first = oldest_lasting(kinesis, shard.shard_id, retention_ms)
         case "latest":
@@ -65,13 +67,22 @@ def resolve(kinesis: Kinesis, shard: Shard, policy: StartPolicy, now_ms: int, re
                 first = first_arrival(kinesis, shard.shard_id, at_ms)  # again: one may have come between the looks
                 if first is None:
                     return opening
-    return Opening(Start("AT", first), caught_up=False) if first else _at_empty(shard)
+    return Opening(Start("AT", first)) if first else _at_empty(shard, now_ms, retention_ms)
 
 
-def opening_unseen(shard: Shard, oldest: SequenceNumber | None) -> Opening:
-    """The start of a shard that was there, unseen, for longer than its records are retained."""
-    beginning = SequenceNumber(shard.starting_sequence_number)
-    return Opening(Start("AT" if oldest == beginning else "AFTER", beginning), caught_up=False)
+def opening_unseen(shard: Shard) -> Opening:
+    """The start of a shard the beginning of which is gone: AFTER its first number, where planning finds a loss."""
+    return Opening(Start("AFTER", SequenceNumber(shard.starting_sequence_number)))
+
+
+def if_unseen(shard: Shard, opening: Opening) -> Opening:
+    """The start of a shard that was there, unseen, for longer than its records are retained.
+
+    Args:
+        opening: its `beginning`, which counts only if that is the shard's very first number.
+    """
+    very_first = Opening(Start("AT", SequenceNumber(shard.starting_sequence_number)))
+    return opening if opening == very_first else opening_unseen(shard)
 
 
 def check_record(kinesis: Kinesis, shard_id: str, number: SequenceNumber) -> None:
@@ -131,10 +142,16 @@ def first_arrival(kinesis: Kinesis, shard_id: str, at_ms: int) -> SequenceNumber
 
 def _behind_newest(kinesis: Kinesis, shard: Shard, now_ms: int, retention_ms: int) -> Opening:
     if shard.closed:
-        return Opening(SHARD_END, caught_up=False)
+        return Opening(SHARD_END)
     newest = newest_record(kinesis, shard.shard_id, now_ms, now_ms - retention_ms)
-    return Opening(Start("AFTER", newest), caught_up=True) if newest else _at_empty(shard)
+    if newest is None:
+        return _at_empty(shard, now_ms, retention_ms)
+    return _caught_up(Start("AFTER", newest), now_ms, retention_ms)
 
 
-def _at_empty(shard: Shard) -> Opening:
-    return Opening(Start("AT", SequenceNumber(shard.starting_sequence_number)), caught_up=True)
+def _at_empty(shard: Shard, now_ms: int, retention_ms: int) -> Opening:
+    return _caught_up(Start("AT", SequenceNumber(shard.starting_sequence_number)), now_ms, retention_ms)
+
+
+def _caught_up(start: Start, now_ms: int, retention_ms: int) -> Opening:
+    return Opening(start, CaughtUp(start.key, now_ms, retention_ms))

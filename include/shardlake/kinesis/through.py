@@ -1,13 +1,15 @@
 """Where a range ends: a record seen a window ahead, or near the tip, found with a few cheap calls.
 
 Calls per shard, GetShardIterator counted: 2 where one page reaches the tip or the end (so also for an idle shard,
-however long it has been idle), 4 behind the tip, up to 8 near it. At most about one full page is read.
+however long it has been idle), 4 behind the tip, up to 8 near it; 3 more where the first page has no more than the
+position's record. At most about one full page is read.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from shardlake.caught_up import CaughtUp
 from shardlake.kinesis.client import Kinesis
 from shardlake.kinesis.newest import page_near_tip
 from shardlake.kinesis.page import Page
@@ -52,13 +54,6 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Idle:
-    """Nothing after the position, as of the service's time."""
-
-    at_ms: int
-
-
-@dataclass(frozen=True, slots=True)
 class Trimmed:
     """The record that reading would begin with is gone, and others may have gone with it.
 
@@ -72,26 +67,35 @@ class Trimmed:
 
 
 def find_range(
-    kinesis: Kinesis, shard: Shard, start: Start, caught_up_at_ms: int | None, retention_ms: int, limits: Limits
-) -> Found | Idle | Trimmed:
-    """The next range of a shard whose position is `start`.
+    kinesis: Kinesis, shard: Shard, start: Start, caught_up: CaughtUp | None, retention_ms: int, limits: Limits
+) -> Found | CaughtUp | Trimmed:
+    """The next range of a shard whose position is `start`, or the note that there is none.
 
     Args:
-        caught_up_at_ms: when the shard was last seen to have nothing after `start`.
+        caught_up: the last note that the shard had nothing after `start`.
+        retention_ms: the stream's retention now.
     """
     page = page_at(kinesis, shard.shard_id, start.number, LOOK_RECORDS)
-    if not _follows(page.first, start) and _may_have_lost(page, caught_up_at_ms, retention_ms):
+    if is_trimmed(page, start, caught_up, retention_ms):
         return Trimmed(page.first, page.at_end)
     if page.first is not None and start == Start("AFTER", page.first):
         page = page.rows(1)
         if page.next_iterator and not page.at_tip and not len(page):
             page = first_page(kinesis, page.next_iterator, LOOK_RECORDS)
+            again = page_at(kinesis, shard.shard_id, start.number, limit=1)  # trimming may have come in between
+            if is_trimmed(again, start, caught_up, retention_ms):
+                return Trimmed(again.first, again.at_end)
     if not len(page):
         if not page.at_end:
-            return Idle(page.service_time_ms)
+            return CaughtUp(start.key, page.service_time_ms, retention_ms)
         return Found(SequenceRange(shard.shard_id, start, SHARD_END, anchor=None), behind=False)
     through, behind = _through(kinesis, shard, page, retention_ms, limits)
     return Found(SequenceRange(shard.shard_id, start, through, anchor=page.first), behind)
+
+
+def is_trimmed(page: Page, start: Start, caught_up: CaughtUp | None, retention_ms: int) -> bool:
+    """Whether records after `start` may be gone, by the first page from its number on."""
+    return not _follows(page.first, start) and _may_have_lost(page, caught_up, retention_ms)
 
 
 def _follows(first: SequenceNumber | None, start: Start) -> bool:
@@ -99,13 +103,9 @@ def _follows(first: SequenceNumber | None, start: Start) -> bool:
     return first is not None and (first == start.number or first.plus(-1).key == start.key)
 
 
-def _may_have_lost(page: Page, caught_up_at_ms: int | None, retention_ms: int) -> bool:
-    """Whether records may have come after the position and gone again.
-
-    Not if there were none when last looked, and what came since then is still retained.
-    """
-    latest_ms = page.service_time_ms + 1_000  # the service's clock shows whole seconds
-    return caught_up_at_ms is None or caught_up_at_ms < latest_ms - retention_ms
+def _may_have_lost(page: Page, caught_up: CaughtUp | None, retention_ms: int) -> bool:
+    """Whether records may have come after the position and gone again."""
+    return caught_up is None or not caught_up.rules_out_loss(page.service_time_ms, retention_ms)
 
 
 def _through(kinesis: Kinesis, shard: Shard, page: Page, retention_ms: int, limits: Limits) -> tuple[Through, bool]:

@@ -90,11 +90,13 @@ class Unpacker:
             piece.add_plain(page.rows(done, row))
             done = row + 1
             aggregate = self._unpacked(page, row)
-            if aggregate:
-                piece.add(page, row, aggregate)
-            if len(piece.data) >= PIECE_ROWS:
-                yield piece.taken()
-                piece = _Piece()
+            if aggregate is None:
+                continue
+            for begin in range(0, len(aggregate.data), PIECE_ROWS):
+                piece.add(page, row, aggregate, begin)
+                if len(piece.data) >= PIECE_ROWS:
+                    yield piece.taken()
+                    piece = _Piece()
         piece.add_plain(page.rows(done))
         yield piece.taken()
 
@@ -149,14 +151,16 @@ class _Piece:
         self.arrivals_ms += page.arrivals_ms
         self.data += page.data
 
-    def add(self, page: Page, row: int, aggregate: Aggregate) -> None:
-        count = len(aggregate.data)
-        self.numbers += [page.sequence_numbers[row]] * count
-        self.subs += range(count)
-        self.keys += aggregate.partition_keys
-        self.hash_keys += aggregate.explicit_hash_keys
-        self.arrivals_ms += [page.arrivals_ms[row]] * count
-        self.data += aggregate.data
+    def add(self, page: Page, row: int, aggregate: Aggregate, begin: int) -> None:
+        """Add the user records of an aggregate from `begin` on, at most `PIECE_ROWS`."""
+        subs = range(len(aggregate.data))[begin : begin + PIECE_ROWS]
+        part = slice(subs.start, subs.stop)
+        self.numbers += [page.sequence_numbers[row]] * len(subs)
+        self.subs += subs
+        self.keys += aggregate.partition_keys[part]
+        self.hash_keys += aggregate.explicit_hash_keys[part]
+        self.arrivals_ms += [page.arrivals_ms[row]] * len(subs)
+        self.data += aggregate.data[part]
 
     def taken(self) -> UserRecords:
         return UserRecords(self.numbers, self.subs, self.keys, self.hash_keys, self.arrivals_ms, self.data)

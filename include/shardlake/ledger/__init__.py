@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, get_args
 
+from shardlake.caught_up import CaughtUp
 from shardlake.plan import BatchPlan
 from shardlake.ranges import Position, SequenceRange
 from shardlake.shards import Shard
@@ -32,7 +33,7 @@ MOST_OF_WHO = 200
 MOST_OF_REASON = 2000
 """The most characters that a journal entry's `who` and `reason` may have."""
 
-NO_NOTES: Mapping[str, tuple[Position, int]] = MappingProxyType({})
+NO_NOTES: Mapping[str, CaughtUp] = MappingProxyType({})
 
 _STORABLE = re.compile(r"[^\0\ud800-\udfff]*")
 """Text that both databases take and give back as it was: a command line that is not UTF-8 has surrogates in it."""
@@ -55,14 +56,13 @@ class Chain:
     Attributes:
         position: the end of the last closed range, or the chain's start; `SHARD_END`: the shard is finished.
         open_range: the one planned range, which starts at `position`; None: nothing is planned.
-        caught_up_at_ms: the service's time at which nothing was found after `position` with MillisBehindLatest 0;
-            None where that was never seen of this very position.
+        caught_up: the last note that nothing was found after `position`; None where that was never seen of it.
     """
 
     shard_id: str
     position: Position
     open_range: SequenceRange | None
-    caught_up_at_ms: int | None
+    caught_up: CaughtUp | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +150,7 @@ class Ledger(ABC):
         namespace: str,
         listed: Sequence[Shard],
         starts: Mapping[str, Position],
-        caught_up: Mapping[str, tuple[Position, int]] = NO_NOTES,
+        caught_up: Mapping[str, CaughtUp] = NO_NOTES,
         *,
         first: bool = False,
     ) -> bool:
@@ -161,8 +161,7 @@ class Ledger(ABC):
         A chain that is there already keeps its start. Each call counts as another listing: to try again, list again.
 
         Args:
-            caught_up: per shard a position behind which nothing was found, and the service's time then, milliseconds
-                since the epoch; left out where the shard has moved on.
+            caught_up: per shard the note that nothing was found after a position; left out where it has moved on.
             first: the starts are those of a first listing, which hold for no other.
 
         Returns:

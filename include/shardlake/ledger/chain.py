@@ -3,15 +3,13 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from shardlake.caught_up import CaughtUp
 from shardlake.errors import ConflictError
 from shardlake.ledger import Chain, Contents, JournalEntry, LedgerRange
 from shardlake.names import LIVE
 from shardlake.plan import BatchPlan
 from shardlake.ranges import SHARD_END, Position, SequenceRange, ShardEnd, Start
 from shardlake.shards import Shard
-
-CaughtUp = tuple[str, int]
-"""The key of the position after which nothing was found, and the service's time of that."""
 
 
 def position_after(closed: LedgerRange) -> Position:
@@ -33,16 +31,15 @@ def chain_of(shard_id: str, start: Position, tip: LedgerRange | None, caught_up:
         position: Position = open_range.start
     else:
         position = position_after(tip) if tip else start
-    caught_up_at_ms = caught_up[1] if caught_up and caught_up[0] == position.key else None
-    return Chain(shard_id, position, open_range, caught_up_at_ms)
+    return Chain(shard_id, position, open_range, caught_up if caught_up and caught_up.key == position.key else None)
 
 
-def is_news(chain: Chain | None, position: Position, at_ms: int) -> bool:
-    """Whether a note "caught up at `position`" is about where the chain stands, and later than the one it has."""
+def is_news(chain: Chain | None, note: CaughtUp) -> bool:
+    """Whether a note is about where the chain stands, and later than the one it has."""
     return (
         chain is not None
-        and chain.position.key == position.key
-        and (chain.caught_up_at_ms is None or chain.caught_up_at_ms < at_ms)
+        and chain.position.key == note.key
+        and (chain.caught_up is None or chain.caught_up.at_ms < note.at_ms)
     )
 
 

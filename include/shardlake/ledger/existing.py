@@ -1,7 +1,7 @@
 """A ledger for those who only look: none is made where there is none, and none is changed.
 
 A command that looks may be newer than the workers that write, or may not be allowed to write at all: it takes a schema
-of version 1 as it is.
+of version 1 or 2 as it is.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from shardlake.ledger import JournalEntry, Ledger
+from shardlake.caught_up import LEAST_RETENTION_MS
+from shardlake.ledger import Chain, JournalEntry, Ledger, statements
 from shardlake.ledger.database import Database
 from shardlake.ledger.memory import MemoryLedger
 from shardlake.ledger.migrations import schema_version
@@ -35,11 +36,19 @@ def ledger_to_look_at(url: str) -> Ledger:
     version = _version(url)
     if version == 0:
         return MemoryLedger()
-    return (_Version1 if version == 1 else SqlLedger)(Database(url))
+    return {1: _Version1, 2: _Version2}.get(version, SqlLedger)(Database(url))
 
 
-class _Version1(SqlLedger):
-    """A ledger whose schema has no backfills and no journal yet."""
+class _Version2(SqlLedger):
+    """A ledger whose notes do not say the retention yet, which the migration takes for the least."""
+
+    def chains(self, pipeline: str, namespace: str) -> dict[str, Chain]:
+        with self._database.reading() as connection:
+            return statements.chains(connection, pipeline, namespace, retention=sa.literal(LEAST_RETENTION_MS))
+
+
+class _Version1(_Version2):
+    """A ledger that has no backfills and no journal yet either."""
 
     def backfill(self, pipeline: str, namespace: str) -> str | None:
         return None

@@ -6,9 +6,9 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from shardlake.caught_up import CaughtUp
 from shardlake.ledger import NO_NOTES, Chain, Contents, Identity, JournalEntry, Ledger, LedgerRange, State
 from shardlake.ledger.chain import (
-    CaughtUp,
     chain_of,
     check_abandon,
     check_backfill,
@@ -76,7 +76,7 @@ class MemoryLedger(Ledger):
         namespace: str,
         listed: Sequence[Shard],
         starts: Mapping[str, Position],
-        caught_up: Mapping[str, tuple[Position, int]] = NO_NOTES,
+        caught_up: Mapping[str, CaughtUp] = NO_NOTES,
         *,
         first: bool = False,
     ) -> bool:
@@ -222,11 +222,11 @@ class MemoryLedger(Ledger):
         for shard_id, start in starts.items():
             chains.setdefault(shard_id, _StoredChain(start))
 
-    def _note_caught_up(self, pipeline: str, namespace: str, notes: Mapping[str, tuple[Position, int]]) -> None:
+    def _note_caught_up(self, pipeline: str, namespace: str, notes: Mapping[str, CaughtUp]) -> None:
         chains = self.chains(pipeline, namespace)
-        for shard_id, (position, at_ms) in notes.items():
-            if is_news(chains.get(shard_id), position, at_ms):
-                self._chains[pipeline, namespace][shard_id].caught_up = (position.key, at_ms)
+        for shard_id, note in notes.items():
+            if is_news(chains.get(shard_id), note):
+                self._chains[pipeline, namespace][shard_id].caught_up = note
 
     def _append(self, pipeline: str, namespace: str, row: LedgerRange) -> None:
         self._chains[pipeline, namespace][row.range.shard_id].rows[row.range.start.key] = row

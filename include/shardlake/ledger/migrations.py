@@ -6,10 +6,10 @@ from collections.abc import Callable
 import sqlalchemy as sa
 
 from shardlake.errors import ConfigError
-from shardlake.ledger import schema_1, schema_2
+from shardlake.ledger import schema_1, schema_2, schema_3
 from shardlake.ledger.database import Database
 
-MIGRATIONS: tuple[Callable[[str], list[str]], ...] = (schema_1.statements, schema_2.statements)
+MIGRATIONS: tuple[Callable[[str], list[str]], ...] = (schema_1.statements, schema_2.statements, schema_3.statements)
 """The statements that lead to version 1, 2, …, by dialect. Released ones never change; new ones go to the end."""
 
 _TABLE = "shardlake_schema"

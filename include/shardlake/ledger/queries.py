@@ -12,10 +12,13 @@ Key = tuple[str, str]
 """Shard id and start key of a range."""
 
 
-def tips(dialect: str, pipeline: str, namespace: str, shard_id: str | None) -> sa.Select[Any]:
+def tips(
+    dialect: str, pipeline: str, namespace: str, shard_id: str | None, retention: sa.ColumnElement[int]
+) -> sa.Select[Any]:
     """Chains, each with its last range, by shard id.
 
-    Columns: shard_id, start_kind, start_number, caught_up_key, caught_up_at_ms, then `value_columns` (nulls: no range).
+    Columns: shard_id, start_kind, start_number, caught_up_key, caught_up_at_ms, the retention of that note, then
+    `value_columns` (nulls: no range).
     """
 
     def of_chain(rows: sa.FromClause) -> sa.ColumnElement[bool]:
@@ -26,7 +29,7 @@ def tips(dialect: str, pipeline: str, namespace: str, shard_id: str | None) -> s
     found, joined = _beside(dialect, chains, lambda rows: sa.and_(of_chain(rows), rows.c.start_key == last))
     own = (chains.c[name] for name in ("shard_id", "start_kind", "start_number", "caught_up_key", "caught_up_at_ms"))
     return (
-        sa.select(*own, *value_columns(found))
+        sa.select(*own, retention, *value_columns(found))
         .select_from(joined)
         .where(chains.c.pipeline == pipeline, chains.c.namespace == namespace)
         .where(*([] if shard_id is None else [chains.c.shard_id == shard_id]))

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from shardlake.caught_up import CaughtUp
 from shardlake.errors import ConflictError
 from shardlake.ledger import Chain, LedgerRange
 from shardlake.plan import BatchPlan
@@ -34,7 +35,7 @@ class Told:
     ranges: Mapping[str, Sequence[LedgerRange]]
     batches: Sequence[BatchPlan]
     bounds: str | None
-    caught_up: Mapping[str, tuple[Position, int]]
+    caught_up: Mapping[str, CaughtUp]
 
     @property
     def opened_at_ms(self) -> int:

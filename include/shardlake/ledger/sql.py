@@ -8,6 +8,7 @@ from dataclasses import asdict
 
 import sqlalchemy as sa
 
+from shardlake.caught_up import CaughtUp
 from shardlake.ledger import (
     NO_NOTES,
     Chain,
@@ -82,7 +83,7 @@ class SqlLedger(Ledger):
         namespace: str,
         listed: Sequence[Shard],
         starts: Mapping[str, Position],
-        caught_up: Mapping[str, tuple[Position, int]] = NO_NOTES,
+        caught_up: Mapping[str, CaughtUp] = NO_NOTES,
         *,
         first: bool = False,
     ) -> bool:

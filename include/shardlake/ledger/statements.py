@@ -6,6 +6,7 @@ from itertools import zip_longest
 
 import sqlalchemy as sa
 
+from shardlake.caught_up import CaughtUp
 from shardlake.ledger import Chain, Contents, LedgerRange, queries, tables
 from shardlake.ledger.chain import chain_of, is_news
 from shardlake.ledger.restoring import Lack, Told, lacking
@@ -30,14 +31,26 @@ def shards(connection: sa.Connection, pipeline: str) -> dict[str, Shard]:
     return {row.shard_id: tables.shard(row) for row in rows}
 
 
-def chains(connection: sa.Connection, pipeline: str, namespace: str, shard_id: str | None = None) -> dict[str, Chain]:
-    """Where the chains of a namespace stand, or that of one shard, by shard id."""
+def chains(
+    connection: sa.Connection,
+    pipeline: str,
+    namespace: str,
+    shard_id: str | None = None,
+    *,
+    retention: sa.ColumnElement[int] = tables.chains.c.caught_up_retention_ms,
+) -> dict[str, Chain]:
+    """Where the chains of a namespace stand, or that of one shard, by shard id.
+
+    Args:
+        retention: the retention under which a chain's note was made.
+    """
     found = {}
-    for id_, kind, number, key, at_ms, *tip in connection.execute(
-        queries.tips(connection.dialect.name, pipeline, namespace, shard_id)
+    for id_, kind, number, key, at_ms, retention_ms, *tip in connection.execute(
+        queries.tips(connection.dialect.name, pipeline, namespace, shard_id, retention)
     ):
         last = None if tip[0] is None else tables.ledger_range(tip)
-        found[id_] = chain_of(id_, tables.position(kind, number), last, None if key is None else (key, at_ms))
+        caught_up = None if key is None else CaughtUp(key, at_ms, retention_ms)
+        found[id_] = chain_of(id_, tables.position(kind, number), last, caught_up)
     return found
 
 
@@ -53,21 +66,17 @@ def open_chains(connection: sa.Connection, pipeline: str, namespace: str, starts
     insert(connection, t, new)
 
 
-def note_caught_up(
-    connection: sa.Connection, pipeline: str, namespace: str, notes: Mapping[str, tuple[Position, int]]
-) -> None:
-    """Note behind which positions nothing was found, and when, for the chains that stand there."""
+def note_caught_up(connection: sa.Connection, pipeline: str, namespace: str, notes: Mapping[str, CaughtUp]) -> None:
+    """Note behind which positions nothing was found, for the chains that stand there."""
     t = tables.chains
     update = (
         sa.update(t)
         .where(t.c.pipeline == pipeline, t.c.namespace == namespace, t.c.shard_id == sa.bindparam("of_shard"))
-        .values(caught_up_key=sa.bindparam("key"), caught_up_at_ms=sa.bindparam("at_ms"))
+        .values({f"caught_up_{name}": sa.bindparam(name) for name in ("key", "at_ms", "retention_ms")})
     )
     stand = chains(connection, pipeline, namespace) if notes else {}
     news = [
-        {"of_shard": shard_id, "key": position.key, "at_ms": at_ms}
-        for shard_id, (position, at_ms) in notes.items()
-        if is_news(stand.get(shard_id), position, at_ms)
+        {"of_shard": shard_id, **asdict(note)} for shard_id, note in notes.items() if is_news(stand.get(shard_id), note)
     ]
     execute_many(connection, update, news)
 

@@ -24,7 +24,11 @@ shards = _table(
     " missing",
 )
 batches = _table("batches", "batch_id pipeline namespace dag_id run_id plan digest created_at_ms")
-chains = _table("chains", "pipeline namespace shard_id start_kind start_number start_key caught_up_key caught_up_at_ms")
+chains = _table(
+    "chains",
+    "pipeline namespace shard_id start_kind start_number start_key"
+    " caught_up_key caught_up_at_ms caught_up_retention_ms",
+)
 ranges = _table(
     "ranges",
     "pipeline namespace shard_id start_kind start_number start_key through through_key anchor"

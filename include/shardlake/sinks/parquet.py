@@ -42,6 +42,9 @@ class ParquetSink:
     def _publish(self, plan: BatchPlan, range_: SequenceRange, read: Callable[[], Iterable[Page]]) -> None:
         """Read a range and publish it: its quarantine before its data, whose footer asks for it.
 
+        Reading takes a while, in which the range may have been closed and another be in its place: so names and
+        markers are looked at again right before the first file is seen.
+
         Where an attempt left a quarantine behind, its mode goes on, also if the configuration says another by now: the
         two files have to be of one mode. An attempt of another mode may still be at work then, and come second.
         """
@@ -51,6 +54,9 @@ class ParquetSink:
         plan = replace(plan, aggregates=left.aggregates) if left else plan
         with self._home.temporary(directory) as data, self._home.temporary(directory) as aside:
             footer = write_range(data, aside, plan, range_, read())
+            self._refuse_lost(range_)
+            if self._is_published(range_):
+                return
             mine = footer.quarantined > 0 and self._home.publish(aside, key.quarantine)
             if footer.quarantined and not mine:
                 self._check_left(plan, key, footer)
@@ -122,6 +128,21 @@ class ParquetSink:
                 " or another deployment wrote to this dataset. Find out which file is right first",
             )
         return key in files
+
+    def _refuse_lost(self, range_: SequenceRange) -> None:
+        """Check that no stretch that begins within the range was declared lost: what is left is another range by now.
+
+        Its marker is there before anybody is told to read what is left.
+
+        Raises:
+            ConflictError: one was.
+        """
+        key = FileKey.of(range_)
+        if self._home.names(key.lost_directory, after=key.start_key, before=key.through_key):
+            raise ConflictError(
+                f"a stretch of range {range_} was declared lost while it was read",
+                todo="The next run reads what is left of it",
+            )
 
     def _published(self, plan: BatchPlan, range_: SequenceRange) -> tuple[Contents, Footer]:
         """The contents of the range's file, from its footer; and that.
