@@ -166,7 +166,7 @@ class Steps:
             if isinstance(found, Contents) and range_ in open_ranges and not self._sink.still_holds(range_, found)
         }
         good = {range_: found for range_, found in verified.items() if isinstance(found, Contents)}
-        conflicts = self._sink.commit(self.ledger, plan, good)
+        conflicts = self._sink.commit(self.ledger, plan, good, open_ranges)
         committed = self.ledger.committed(plan)
         failed: list[ShardlakeError] = [ConflictError(message) for message in conflicts]
         failed += [DataLossError(message) for message in plan.losses]
@@ -207,15 +207,17 @@ class Steps:
         except ShardlakeError as exc:
             raise most_severe([*failed, exc]) from exc
 
-    def _standing(self, plan: BatchPlan) -> tuple[set[SequenceRange], dict[SequenceRange, Contents]]:
-        """The ranges of a plan that are open, and those that are committed. The others nobody may publish any more.
+    def _standing(self, plan: BatchPlan) -> tuple[dict[SequenceRange, str], dict[SequenceRange, Contents]]:
+        """The ranges of a plan that are open, each with the batch that planned it, and those that are committed.
+
+        The others nobody may publish any more.
 
         Asked in this order: a range that another run commits meanwhile was open, or it is committed.
         """
-        chains = self.ledger.chains(plan.pipeline, plan.namespace).values()
-        open_ranges = {chain.open_range for chain in chains if chain.open_range}
+        rows = self.ledger.ranges(plan.pipeline, plan.namespace, state="planned")
+        open_ranges = {row.range: row.batch_id for row in rows}
         committed = self.ledger.committed(plan)
-        return open_ranges.intersection(plan.ranges) - committed.keys(), committed
+        return {it: open_ranges[it] for it in plan.ranges if it in open_ranges and it not in committed}, committed
 
     def pinned(self, batch_id: str) -> BatchPlan:
         """The plan of a batch, from the ledger.

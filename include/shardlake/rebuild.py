@@ -185,7 +185,8 @@ def _backfill(files: _Files) -> list[Told]:
     """What is told of a backfill; nothing where it has read nothing and its bounds are not there."""
     text = files.home.read(BOUNDS)
     if text is None and not files.chains:
-        files.notes.append(f"backfill {files.namespace} has read nothing, and its bounds are not there: open it anew")
+        what = f"backfill {files.namespace} has read nothing, and its bounds are not there"
+        files.notes.append(f"{what}: open it under another id")
         return []
     if text is None:
         files.notes.append(f"the bounds of backfill {files.namespace} are not there: it ends where its files do")

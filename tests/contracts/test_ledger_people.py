@@ -193,6 +193,19 @@ class TestAbandon:
         assert "found an end at 20. Likely cause: the range was abandoned and planned anew" in message
         assert opened.chains("p", LIVE)[A] == Chain(A, after(10), range_of(A, 10, 30), None)
 
+    def test_a_commit_of_a_range_planned_anew_just_as_it_was_is_a_conflict(self, opened: Ledger) -> None:
+        """Its file was looked at before, and removed since. Kills: ranges compared by their ends alone."""
+        range_ = range_of(A, 10, 20)
+        plan = pin(opened, "r1", range_)
+        opened.abandon(entry(range_), lambda: None)
+        pin(opened, "r2", range_)
+        for seen in ({range_: "b-r1"}, {}):
+            (message,) = opened.commit(plan, {range_: HELD}, seen)
+            assert "found one that batch b-r2 planned. Likely cause: the range was abandoned and" in message
+        assert [row.state for row in opened.ranges("p", LIVE)] == ["planned"]
+        assert opened.commit(plan, {range_: HELD}, {range_: "b-r2"}) == []
+        assert opened.commit(plan, {range_: HELD}, {}) == []  # committed already
+
     def test_an_entry_of_something_else_is_refused(self, opened: Ledger) -> None:
         pin(opened, "r1", range_of(A, 10, 20))
         with pytest.raises(ValueError, match="the journal would tell of a repair where a range is abandoned"):

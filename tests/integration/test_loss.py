@@ -11,8 +11,10 @@ import pytest
 
 from shardlake.errors import ConflictError, DataLossError, ShardlakeError
 from shardlake.kinesis.client import Kinesis
+from shardlake.lake.owner import claim_dataset
 from shardlake.ledger import Chain
 from shardlake.names import LIVE
+from shardlake.plan import Run
 from shardlake.ranges import SHARD_END, SequenceNumber, SequenceRange, Start
 from shardlake.shards import Shard
 from shardlake.status import current_status
@@ -338,6 +340,7 @@ def test_status_doubts_a_beginning_that_was_never_noted_as_planning_does(world: 
     """Kills: a shard that begins at its StartingSequenceNumber taken for one that was empty."""
     (shard,) = world.kinesis.list_shards()
     beginning = at(SequenceNumber(shard.starting_sequence_number))
+    claim_dataset(world.home, world.planner().draft(Run("dag", "run")))
     world.ledger.record_listing("p", LIVE, [shard], {SHARD: beginning})
     with pytest.raises(DataLossError, match=f"after position {beginning} are no longer retained"):
         world.plan()

@@ -21,6 +21,7 @@ from shardlake.lake.parquet import write_range
 from shardlake.ledger import Ledger, LedgerRange, open_ledger
 from shardlake.names import LIVE, FileKey
 from shardlake.plan import Run
+from shardlake.sinks.parquet import ParquetSink
 from support.command_line import CommandLine, entry_of, write_config
 from support.inline_engine import InlineEngine
 
@@ -278,6 +279,29 @@ class TestAbandon:
         assert world.files() == before
         assert [row.state for row in rows(world)] == ["committed"] * 3
         assert ledger(world).journal("p") == []
+
+    def test_a_range_planned_anew_while_it_is_committed_keeps_open_without_its_file(
+        self, world: World, shardlake: CommandLine, open_run: tuple[Steps, str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Kills: a commit that takes the range of another run for the one whose file it has looked at."""
+        steps, batch = open_run
+        range_ = rows(world)[-1].range
+        steps.verify(batch)
+        still_holds = ParquetSink.still_holds
+
+        def and_then_planned_anew(*arguments: Any) -> bool:
+            holds = still_holds(*arguments)
+            shardlake.json("abandon", "p", "--shard", range_.shard_id, *WHY)
+            steps.plan(Run("dag", "run-4"))
+            return holds
+
+        with monkeypatch.context() as patch:
+            patch.setattr(ParquetSink, "still_holds", and_then_planned_anew)
+            with pytest.raises(ConflictError, match=f"{range_} cannot be committed: expected the range as it was"):
+                steps.commit(batch)
+        assert [(row.range, row.state) for row in rows(world)][-1] == (range_, "planned")
+        assert shardlake("run", "p", "--until-caught-up").exit_code == 0
+        world.assert_every_record_is_there_once()
 
     @pytest.mark.parametrize(
         ("shard", "said"),

@@ -356,7 +356,7 @@ class TestFolder:
         of_second = [range_ for range_ in second.ranges if range_ not in set(first.ranges)]
         sink = ParquetSink(world.home)
         held = {range_: write(world, second, range_) for range_ in of_second}
-        assert sink.commit(world.ledger, second, held) == []
+        assert sink.commit(world.ledger, second, held, dict.fromkeys(held, second.batch_id)) == []
         assert world.lake.read(left) == b""
 
 

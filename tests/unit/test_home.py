@@ -65,6 +65,14 @@ def effects(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     return done
 
 
+FOLDERS_OF_DATA = [("sync", "lake"), ("sync", "data")]
+"""Whoever made them may have been killed before their names were on disk."""
+
+
+def but_mkdir(effects: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    return [effect for effect in effects if effect[0] != "mkdir"]
+
+
 class TestPowerLoss:
     def test_the_file_is_on_disk_before_it_has_its_name_and_the_name_before_publish_returns(
         self, home: LocalHome, effects: list[tuple[str, str]]
@@ -72,7 +80,8 @@ class TestPowerLoss:
         publish(home, b"one")
         effects.clear()
         publish(home, b"two", KEY.replace("1-2", "2-3"))
-        assert effects == [("sync", ".parquet"), ("link", ".parquet"), ("sync", "shard_id=shardId-0")]
+        named = [("link", ".parquet"), ("sync", "shard_id=shardId-0")]
+        assert but_mkdir(effects) == [("sync", ".parquet"), *FOLDERS_OF_DATA, *named]
 
     def test_a_new_folder_is_on_disk_before_a_file_is_in_it(
         self, home: LocalHome, effects: list[tuple[str, str]]
@@ -84,6 +93,17 @@ class TestPowerLoss:
             *(("mkdir", "shard_id=shardId-0"), ("sync", "data")),
             *(("link", ".parquet"), ("sync", "shard_id=shardId-0")),
         ]
+
+    def test_folders_that_another_one_made_are_on_disk_before_a_file_is_in_them(
+        self, home: LocalHome, effects: list[tuple[str, str]]
+    ) -> None:
+        """Kills: a folder that is there taken for one that a loss of power leaves."""
+        home.path(KEY).parent.mkdir(parents=True)
+        effects.clear()
+        publish(home, b"one")
+        done = but_mkdir(effects)
+        assert [effect for effect in done if effect in FOLDERS_OF_DATA] == FOLDERS_OF_DATA
+        assert done.index(("sync", "data")) < done.index(("link", ".parquet"))
 
     def test_another_ones_name_is_on_disk_too_before_it_is_adopted(
         self, home: LocalHome, effects: list[tuple[str, str]]
@@ -100,9 +120,10 @@ class TestPowerLoss:
         home.replace("_shardlake/plan.json", "1")
         effects.clear()
         home.replace("_shardlake/plan.json", "2")
-        kinds = [kind for kind, _ in effects]
-        assert kinds == ["sync", "rename", "sync"]
-        assert effects[1:] == [("rename", ".json"), ("sync", "_shardlake")]
+        folder, (kind, _), *named = but_mkdir(effects)
+        assert folder == ("sync", "lake")
+        assert kind == "sync"
+        assert named == [("rename", ".json"), ("sync", "_shardlake")]
 
     def test_a_file_that_takes_anothers_place_is_on_disk_before_and_its_name_after(
         self, home: LocalHome, effects: list[tuple[str, str]]
@@ -112,7 +133,8 @@ class TestPowerLoss:
         with home.temporary(TEMPORARY) as temporary:
             temporary.write_bytes(b"two")
             home.overwrite(temporary, KEY)
-        assert effects == [("sync", ".parquet"), ("rename", ".parquet"), ("sync", "shard_id=shardId-0")]
+        named = [("rename", ".parquet"), ("sync", "shard_id=shardId-0")]
+        assert but_mkdir(effects) == [("sync", ".parquet"), *FOLDERS_OF_DATA, *named]
 
 
 class TestControlFiles:

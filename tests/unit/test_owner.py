@@ -45,6 +45,17 @@ def test_the_owner_may_claim_again_and_the_file_stays_as_it_is(home: LocalHome) 
     assert home.path("_shardlake/owner.json").stat().st_ino == before.st_ino
 
 
+def test_an_owner_whose_maker_died_before_its_name_was_on_disk_is_brought_to_disk(
+    home: LocalHome, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kills: a claim that is content with an owner's name."""
+    claim_dataset(home, PLAN)
+    synced: list[str] = []
+    monkeypatch.setattr(home, "sync", synced.append)
+    claim_dataset(home, PLAN)
+    assert synced == ["_shardlake"]
+
+
 @pytest.mark.parametrize(
     ("other", "message"),
     [

@@ -66,7 +66,7 @@ class LocalHome(Home):
     def temporary(self, directory_key: str) -> Iterator[Path]:
         with self.errors():
             directory = self.path(directory_key)
-            _make_directory(directory)
+            directory.mkdir(parents=True, exist_ok=True)  # needs not outlive a loss of power
             handle, name = tempfile.mkstemp(dir=directory, prefix=_WRITING, suffix=".parquet")
             os.close(handle)
             temporary = Path(name)
@@ -80,14 +80,14 @@ class LocalHome(Home):
         with self.errors():
             target = self.path(key)
             _sync(temporary)
-            _make_directory(target.parent)
+            _make_directory(target.parent, self.root)
             return _link(temporary, target)
 
     def overwrite(self, temporary: Path, key: str) -> None:
         with self.errors():
             target = self.path(key)
             _sync(temporary)
-            _make_directory(target.parent)
+            _make_directory(target.parent, self.root)
             temporary.replace(target)
             _sync(target.parent)
 
@@ -138,7 +138,7 @@ class LocalHome(Home):
 
     @contextlib.contextmanager
     def _written(self, key: str, text: str) -> Iterator[Path]:
-        _make_directory(self.path(key).parent)
+        _make_directory(self.path(key).parent, self.root)
         handle, name = tempfile.mkstemp(dir=self.path(CONTROL), prefix=_WRITING)
         temporary = Path(name)
         try:
@@ -179,13 +179,15 @@ def _link(temporary: Path, target: Path) -> bool:
     return created
 
 
-def _make_directory(directory: Path) -> None:
-    """Make a folder and those above it, each on disk before the next."""
-    if directory.is_dir():
+def _make_directory(directory: Path, root: Path) -> None:
+    """Make a folder of a dataset and those above it, each on disk before the next.
+
+    Those within the dataset also where they are there: whoever made them may have died before they were on disk.
+    """
+    if root not in directory.parents and directory.is_dir():
         return
-    _make_directory(directory.parent)
-    with contextlib.suppress(FileExistsError):
-        directory.mkdir()
+    _make_directory(directory.parent, root)
+    directory.mkdir(exist_ok=True)
     _sync(directory.parent)
 
 

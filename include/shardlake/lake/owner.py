@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from shardlake.errors import ConflictError
 from shardlake.lake.home import Home
-from shardlake.names import DATA, OWNER
+from shardlake.names import CONTROL, DATA, OWNER
 from shardlake.plan import BatchPlan
 
 _CAUSES = {
@@ -71,14 +71,16 @@ def claim_dataset(home: Home, plan: BatchPlan) -> None:
     Raises:
         ConflictError: as `check_owner`, also when another claims it at the same time; or there are files already.
     """
-    if not check_owner(home, plan):
-        if home.names(DATA):
-            raise ConflictError(
-                f"dataset {plan.dataset} has files in {DATA}/ but no {OWNER}",
-                todo="Restore the file, or choose an empty folder",
-            )
-        home.create(OWNER, json.dumps(_owner(plan), indent=1, sort_keys=True))
-        require_owner(home, plan)
+    if check_owner(home, plan):
+        home.sync(CONTROL)  # whoever made the file may have died before its name was on disk
+        return
+    if home.names(DATA):
+        raise ConflictError(
+            f"dataset {plan.dataset} has files in {DATA}/ but no {OWNER}",
+            todo="Restore the file, or choose an empty folder",
+        )
+    home.create(OWNER, json.dumps(_owner(plan), indent=1, sort_keys=True))
+    require_owner(home, plan)
 
 
 def refuse_other(found: Mapping[str, object], expected: Mapping[str, object], what: str) -> None:

@@ -210,10 +210,19 @@ class Ledger(ABC):
         """
 
     @abstractmethod
-    def commit(self, plan: BatchPlan, contents: Mapping[SequenceRange, Contents]) -> list[str]:
+    def commit(
+        self,
+        plan: BatchPlan,
+        contents: Mapping[SequenceRange, Contents],
+        seen: Mapping[SequenceRange, str] | None = None,
+    ) -> list[str]:
         """Move positions from each range's start to its end by compare-and-set; all that can be are committed.
 
         A range that is committed already with the same end and checksum is left as it is.
+
+        Args:
+            seen: the ranges that were open when their files were looked at, with the batches that had planned them:
+                one that is open by another batch was abandoned since, with its file. None: nobody has looked.
 
         Returns:
             One message for each range in conflict (another range or checksum has its place, or its chain has no such

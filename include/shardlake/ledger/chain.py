@@ -82,8 +82,13 @@ def is_open(range_: SequenceRange, chain: Chain | None) -> bool:
     )
 
 
+def was_seen(row: LedgerRange, seen: Mapping[SequenceRange, str] | None) -> bool:
+    """Whether an open range is the one that was seen, not planned anew just as it was."""
+    return seen is None or seen.get(row.range) == row.batch_id
+
+
 def conflict(range_: SequenceRange, contents: Contents, row: LedgerRange | None, chain: Chain | None) -> str | None:
-    """Why `range_`, which is not open, cannot be committed; None: it is committed already with this checksum.
+    """Why `range_`, which is not open as it was, cannot be committed; None: it is committed already with this checksum.
 
     Args:
         row: the range of the chain that starts where `range_` does.
@@ -104,6 +109,9 @@ def conflict(range_: SequenceRange, contents: Contents, row: LedgerRange | None,
             "Likely cause: the range was abandoned and planned anew, the stretch before it was declared lost, or the "
             "plan is of another ledger or was edited"
         )
+    elif row.state == "planned":
+        expected, found = "the range as it was when its file was looked at", f"one that batch {row.batch_id} planned"
+        todo = "Likely cause: the range was abandoned and planned anew meanwhile. The next run reads it again"
     elif row.state == "lost":
         expected, found = "a range declared lost", f"a file of {contents.rows} rows"
         todo = "Likely cause: another run gave the range up (on_data_loss: skip) while this one had published it"

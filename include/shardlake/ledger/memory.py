@@ -19,6 +19,7 @@ from shardlake.ledger.chain import (
     is_news,
     is_open,
     merge_listing,
+    was_seen,
 )
 from shardlake.ledger.restoring import Told, lacking
 from shardlake.plan import BatchPlan
@@ -127,7 +128,12 @@ class MemoryLedger(Ledger):
                 self._batches[draft.batch_id] = draft.with_ranges(chosen, group_size).to_text()
             return self._batches[draft.batch_id]
 
-    def commit(self, plan: BatchPlan, contents: Mapping[SequenceRange, Contents]) -> list[str]:
+    def commit(
+        self,
+        plan: BatchPlan,
+        contents: Mapping[SequenceRange, Contents],
+        seen: Mapping[SequenceRange, str] | None = None,
+    ) -> list[str]:
         messages = []
         with self._lock:
             stored = self._chains.get((plan.pipeline, plan.namespace), {})
@@ -136,7 +142,7 @@ class MemoryLedger(Ledger):
                 chain = chains.get(range_.shard_id)
                 rows = stored[range_.shard_id].rows if chain else {}
                 row = rows.get(range_.start.key)
-                if row and is_open(range_, chain):
+                if row and is_open(range_, chain) and was_seen(row, seen):
                     rows[range_.start.key] = replace(
                         row, state="committed", contents=held, closed_at_ms=_local_time_ms()
                     )

@@ -33,6 +33,7 @@ from shardlake.ledger.chain import (
     contents_of,
     is_open,
     merge_listing,
+    was_seen,
 )
 from shardlake.ledger.database import Database
 from shardlake.ledger.restoring import Told
@@ -152,19 +153,23 @@ class SqlLedger(Ledger):
             statements.insert_batch(connection, draft, text, _local_time_ms())
             return text
 
-    def commit(self, plan: BatchPlan, contents: Mapping[SequenceRange, Contents]) -> list[str]:
+    def commit(
+        self,
+        plan: BatchPlan,
+        contents: Mapping[SequenceRange, Contents],
+        seen: Mapping[SequenceRange, str] | None = None,
+    ) -> list[str]:
         messages = []
         closed = []
         now = _local_time_ms()
         with self._database.writing(plan.pipeline) as connection:
             chains = statements.chains(connection, plan.pipeline, plan.namespace)
-            others = [range_ for range_ in contents if not is_open(range_, chains.get(range_.shard_id))]
-            rows = statements.ranges_at_starts(connection, plan.pipeline, plan.namespace, others)
+            rows = statements.ranges_at_starts(connection, plan.pipeline, plan.namespace, list(contents))
             for range_, held in contents.items():
-                chain = chains.get(range_.shard_id)
-                if is_open(range_, chain):
+                chain, row = chains.get(range_.shard_id), rows.get(statements.key_of(range_))
+                if row and is_open(range_, chain) and was_seen(row, seen):
                     closed.append(statements.closing(range_, held, now))
-                elif message := conflict(range_, held, rows.get(statements.key_of(range_)), chain):
+                elif message := conflict(range_, held, row, chain):
                     messages.append(message)
             statements.execute_many(connection, statements.commit_ranges(plan.pipeline, plan.namespace), closed)
         return messages

@@ -43,5 +43,11 @@ class Sink(Protocol):
     def still_holds(self, range_: SequenceRange, contents: Contents) -> bool:
         """Whether the store still has what verify found of a range, at a glance."""
 
-    def commit(self, ledger: Ledger, plan: BatchPlan, verified: Mapping[SequenceRange, Contents]) -> list[str]:
-        """Make verified ranges count, by compare-and-set; one message for each in conflict."""
+    def commit(
+        self,
+        ledger: Ledger,
+        plan: BatchPlan,
+        verified: Mapping[SequenceRange, Contents],
+        seen: Mapping[SequenceRange, str],
+    ) -> list[str]:
+        """Make verified ranges count, by compare-and-set; one message for each in conflict. See `Ledger.commit`."""

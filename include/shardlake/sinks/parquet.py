@@ -99,9 +99,15 @@ class ParquetSink:
         path = FileKey.of(range_).path
         return self._home.exists(path) and self._home.size(path) == contents.bytes
 
-    def commit(self, ledger: Ledger, plan: BatchPlan, verified: Mapping[SequenceRange, Contents]) -> list[str]:
+    def commit(
+        self,
+        ledger: Ledger,
+        plan: BatchPlan,
+        verified: Mapping[SequenceRange, Contents],
+        seen: Mapping[SequenceRange, str],
+    ) -> list[str]:
         """Commit verified ranges in the ledger, and clear away what attempts left behind."""
-        conflicts = ledger.commit(plan, verified)
+        conflicts = ledger.commit(plan, verified, seen)
         self._home.remove_directory(temporary_directory(plan.batch_id))
         clear_away(self._home, ledger)
         return conflicts
