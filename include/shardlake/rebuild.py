@@ -21,7 +21,7 @@ from shardlake.lake.owner import owning_ledger, refuse_other, take_over
 from shardlake.ledger import NO_NOTES, Identity, LedgerRange
 from shardlake.ledger.restoring import Told, lacking
 from shardlake.look import side_by_side
-from shardlake.names import BACKFILLS, BOUNDS, LIVE, dataset_of
+from shardlake.names import BACKFILLS, BOUNDS, DATA, LIVE, OWNER, dataset_of
 from shardlake.plan import BatchPlan, Run
 from shardlake.ranges import SHARD_END, Position, SequenceRange, ShardEnd
 from shardlake.rebuild_chains import (
@@ -47,7 +47,7 @@ class Rebuilt:
     Attributes:
         draft: whose dataset it is.
         owner: the id of the ledger that owns it.
-        shards: those that are listed, and those that are not but have files.
+        shards: those that are listed, and those that are not but have files or plans.
         told: the live pipeline first, then its backfills.
         notes: what the dataset does not tell, and what is made of that.
         conflicts: what speaks against it; where there is any, nothing is restored.
@@ -84,7 +84,7 @@ def rebuilt(steps: Steps) -> Rebuilt:
     draft = steps.planner().draft(Run("rebuild", "rebuild"))
     owner = owning_ledger(steps.home, draft)
     listed = {shard.shard_id: shard for shard in steps.kinesis().list_shards()}
-    live, *backfills = [_files(steps, draft, name) for name in (LIVE, *steps.home.names(BACKFILLS))]
+    live, *backfills = [_files(steps, draft, name) for name in (LIVE, *_begun_backfills(steps))]
     told = [_live(steps, draft, live, listed), *(each for files in backfills for each in _backfill(files))]
     conflicts = [conflict for files in (live, *backfills) for conflict in files.conflicts]
     for each in told if not conflicts else ():
@@ -93,7 +93,7 @@ def rebuilt(steps: Steps) -> Rebuilt:
     return Rebuilt(
         draft,
         owner,
-        (*listed.values(), *_unlisted(live, listed)),
+        (*listed.values(), *_unlisted(told[0], listed)),
         tuple(told),
         tuple(note for files in (live, *backfills) for note in files.notes),
         tuple(conflicts),
@@ -127,16 +127,24 @@ def _of_ledger(told: Told, draft: BatchPlan) -> Told:
 
 
 def _home(steps: Steps, namespace: str) -> Home:
-    return open_home(dataset_of(steps.pipeline.dataset, namespace), steps.pipeline.place)
+    try:
+        return open_home(dataset_of(steps.pipeline.dataset, namespace), steps.pipeline.place)
+    except ValueError as exc:
+        raise ConflictError(f"{BACKFILLS}/{namespace} is not of this dataset", todo="Move it away") from exc
+
+
+def _begun_backfills(steps: Steps) -> Iterator[str]:
+    """The backfills that a folder tells of, but for those that were killed before they had an owner."""
+    for name in steps.home.names(BACKFILLS):
+        home = _home(steps, name)
+        if home.exists(OWNER) or home.names(DATA):
+            yield name
 
 
 def _files(steps: Steps, draft: BatchPlan, namespace: str) -> _Files:
-    try:
-        home = _home(steps, namespace)
-    except ValueError as exc:
-        raise ConflictError(f"{BACKFILLS}/{namespace} is not of this dataset", todo="Move it away") from exc
+    home = _home(steps, namespace)
+    draft = replace(draft, namespace=namespace, dataset=dataset_of(draft.dataset, namespace))
     owning_ledger(home, draft)
-    draft = replace(draft, namespace=namespace)
     plans, unusable = copies_of_plans(home, draft)
     found = closed_ranges(home, draft, plans, time.time_ns() // 1_000_000)
     chains = chains_of(row for row in found if isinstance(row, LedgerRange))
@@ -218,12 +226,12 @@ def _told(
     return Told(files.namespace, starts, ranges, files.plans.plans, bounds, caught_up)
 
 
-def _unlisted(live: _Files, listed: Mapping[str, Shard]) -> Iterator[Shard]:
-    """Shards with files that have left the listing. What only a listing tells of them is gone: a plan may say more."""
-    hash_keys = {each.shard_id: (each.starting, each.ending) for plan in live.plans.plans for each in plan.hash_ranges}
-    for shard_id, chain in live.chains.items():
+def _unlisted(live: Told, listed: Mapping[str, Shard]) -> Iterator[Shard]:
+    """Shards with rows that have left the listing. What only a listing tells of them is gone: a plan may say more."""
+    hash_keys = {each.shard_id: (each.starting, each.ending) for plan in live.batches for each in plan.hash_ranges}
+    for shard_id, rows in live.ranges.items():
         if shard_id not in listed:
-            first, last = chain[0].range.start.number, chain[-1].range.through
+            first, last = rows[0].range.start.number, rows[-1].range.through
             ending = first if isinstance(last, ShardEnd) else last
             starting_key, ending_key = hash_keys.get(shard_id, ALL_HASH_KEYS)
             yield Shard(shard_id, (), starting_key, ending_key, first.text, ending.text, missing=1)

@@ -297,12 +297,12 @@ ROW: dict[str, str] = {
 
 ANOTHER = """CASE
     WHEN typeof({0}) <> 'text' THEN coalesce({0}, 0) + 1
-    WHEN {0} GLOB '[0-9]*' THEN substr({0}, 1, length({0}) - 1) || CASE substr({0}, -1) WHEN '9' THEN '8' ELSE '9' END
+    WHEN {0} GLOB '[0-9]*' THEN substr({0}, 1, length({0}) - 1) || CASE substr({0}, -1) WHEN '0' THEN '1' ELSE '0' END
     WHEN {0} = '[]' THEN '["shardId-9"]'
     WHEN {0} = 'AT' THEN 'AFTER' WHEN {0} = 'AFTER' THEN 'AT'
     WHEN {0} = 'committed' THEN 'planned' WHEN {0} = 'repair' THEN 'abandon'
     ELSE {0} || 'x' END"""
-"""SQL: another value of a column, of the same kind."""
+"""SQL: another value of a column, of the same kind; a number mostly a smaller one."""
 
 SHARD = ("differs", "data/shard_id=shardId-000000000000")
 FILES_OF_SHARD = ("one", "two", "three")
@@ -359,7 +359,8 @@ def edited(*columns: str) -> Corruption:
         table = columns[0].partition(".")[0]
         names = [column.partition(".")[2] for column in columns]
         row = it.of("two") if table == "ranges" else ROW[table]
-        changes = ", ".join(f"{name} = {ANOTHER.format(name)}" for name in names)
+        another = {"anchor": "through"}  # a smaller number might lie before the range
+        changes = ", ".join(f"{name} = {another.get(name, ANOTHER.format(name))}" for name in names)
         it.sql(f"UPDATE shardlake_{table} SET {changes} WHERE {row}")
 
     return corrupt
@@ -463,6 +464,26 @@ def test_the_audit_finds_edits_of_the_ledger(lake: tuple[World, Lake]) -> None:
     for column, said in REFUSED.items():
         with pytest.raises(ShardlakeError, match=said):
             findings(*lake, edited(column))
+
+
+@pytest.mark.parametrize(
+    ("table", "change"),
+    [
+        ("shards", "parents = '[]x'"),
+        ("chains", "start_kind = 'ATx'"),
+        ("ranges", "anchor = '1'"),
+        ("ranges", "start_kind = 'ATx'"),
+        ("ranges", "through = 'x'"),
+        ("journal", "action = 'x'"),
+    ],
+)
+def test_a_row_that_cannot_be_is_refused(lake: tuple[World, Lake], table: str, change: str) -> None:
+    """Past the constraints. Kills: the ValueError of what should be made of it, let through."""
+    row = lake[1].of("two") if table == "ranges" else ROW[table]
+    with corrupted(lake[1], lambda it: it.sql(f"UPDATE shardlake_{table} SET {change} WHERE {row}")):
+        ledger = open_ledger(f"sqlite:///{lake[1].root}/ledger.db")
+        with pytest.raises(ConflictError, match=r"the ledger holds a row that cannot be: .* ledger rebuild"):
+            (ledger.shards("p"), ledger.chains("p", LIVE), list(ledger.ranges("p", LIVE)), ledger.journal("p"))
 
 
 @pytest.mark.parametrize("column", UNSEEN_COLUMNS["pipelines"][1:])

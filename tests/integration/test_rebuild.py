@@ -335,6 +335,22 @@ class TestShards:
         with pytest.raises(DataLossError, match=f"records of {shard_id(0)} after position"):
             world.plan("run-2")
 
+    def test_that_left_the_stream_planned_and_not_read_are_told_as_loss(self, make_world: MakeWorld) -> None:
+        """Kills: a shard that has a plan and no file left out: nobody looks at its open range any more."""
+        world = make_world(2, on_data_loss="skip")
+        world.put(b"read")
+        world.run()
+        world.put(b"unread", shard=1)
+        (unread,) = world.plan("run-2").ranges
+        world.split(1)
+        world.advance(hours=25)
+        lose_the_ledger(world)
+        rebuild(world)
+        assert world.ledger.chains("p", LIVE)[shard_id(1)].open_range == unread
+        world.run("run-3")
+        rows = world.ledger.ranges("p", LIVE, shard_id(1))
+        assert [(row.range.start, row.state) for row in rows] == [(unread.start, "lost")]
+
     def test_whose_last_files_are_gone_are_refused_once_their_children_were_read(self, make_world: MakeWorld) -> None:
         world = make_world(1)
         world.produce(10)
@@ -472,6 +488,23 @@ class TestBackfill:
             self.steps(world).open_backfill(Request())
         opened = Steps(world.pipeline, world.ledger, namespace="another").open_backfill(Request())
         assert list(world.ledger.backfills("p").values()) == [opened.to_text()]
+
+    def test_whose_opening_died_before_it_had_an_owner_is_none_yet(self, make_world: MakeWorld, tmp_path: Path) -> None:
+        """Kills: a rebuild that a left-over folder makes impossible."""
+        world = make_world(1)
+        world.produce(5)
+        world.run()
+        (world.root / "lake/backfill/b/_shardlake").mkdir(parents=True)
+        lose_the_ledger(world)
+        assert rebuild(world).conflicts == ()
+        self.steps(world).open_backfill(Request())
+        assert_goes_on(world)
+
+    def test_with_files_and_without_an_owner_is_refused(self, world: World) -> None:
+        world.lake.delete("backfill/b/_shardlake/owner.json")
+        lose_the_ledger(world)
+        with pytest.raises(ConflictError, match="lake/backfill/b has no _shardlake/owner.json"):
+            rebuild(world)
 
     def test_with_files_beyond_its_bounds_is_refused(self, world: World) -> None:
         self.finish(world)

@@ -1,12 +1,14 @@
 """The ledger's tables as statements name them, and rows ↔ values. Their definitions are in the migrations."""
 
+import functools
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import sqlalchemy as sa
 
+from shardlake.errors import ConflictError
 from shardlake.ledger import Contents, JournalEntry, LedgerRange
 from shardlake.ranges import SHARD_END, Position, SequenceNumber, SequenceRange, ShardEnd, Start, parse_through
 from shardlake.shards import Shard
@@ -40,6 +42,26 @@ journal = _table(
     "pipeline entry_number at_ms who action namespace shard_id start_kind start_number through anchor reason",
 )
 
+Columns = ParamSpec("Columns")
+Value = TypeVar("Value")
+
+
+def _checked(value_of_row: Callable[Columns, Value]) -> Callable[Columns, Value]:
+    """Refuse a row that no constraint would have let in: the database was edited, or is damaged."""
+
+    @functools.wraps(value_of_row)
+    def checked(*columns: Columns.args, **named: Columns.kwargs) -> Value:
+        try:
+            return value_of_row(*columns, **named)
+        except ValueError as exc:
+            raise ConflictError(
+                f"the ledger holds a row that cannot be: {exc}",
+                todo="Bring its database back from a copy, or rebuild it: shardlake ledger rebuild",
+            ) from exc
+
+    return checked
+
+
 _KEYS = ("pipeline", "namespace", "start_key", "through_key")
 
 
@@ -48,6 +70,7 @@ def value_columns(rows: sa.FromClause) -> list[sa.ColumnElement[Any]]:
     return [column for column in rows.c if column.name not in _KEYS]
 
 
+@_checked
 def ledger_range(values: Sequence[Any]) -> LedgerRange:
     """The row with these `value_columns`."""
     *of_range, state, batch_id, rows, bytes_, checksum, closed_at_ms = values
@@ -69,6 +92,7 @@ def range_row(pipeline: str, namespace: str, row: LedgerRange) -> dict[str, Any]
     }
 
 
+@_checked
 def journal_entry(values: Sequence[Any]) -> JournalEntry:
     """The row of an entry, without its number."""
     pipeline, at_ms, who, action, namespace, *of_range, reason = values
@@ -110,6 +134,7 @@ def _range_columns(range_: SequenceRange) -> dict[str, Any]:
     }
 
 
+@_checked
 def position(kind: str, number: str | None) -> Position:
     """A chain's start from its columns."""
     return SHARD_END if number is None else Start(kind, SequenceNumber(number))  # type: ignore[arg-type]  # CHECKed
@@ -128,6 +153,7 @@ def chain_row(pipeline: str, namespace: str, shard_id: str, start: Position) -> 
     }
 
 
+@_checked
 def shard(values: Sequence[Any]) -> Shard:
     """The row of a shard, without its pipeline."""
     shard_id, parents, *others = values
