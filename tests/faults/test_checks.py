@@ -5,17 +5,24 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from math import ceil
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
+import shardlake
 from local_kinesis.process import LocalKinesis, running
+from shardlake.lake.footer import read_footer
+from shardlake.lake.local import LocalHome
 from shardlake.names import FileKey
 from shardlake.plan import Run
 from support.faults.boundaries import Boundary, Tap
+from support.faults.report import kind_of, markdown, table
 from support.faults.results import OK, Cell, Outcome, Results, diagonally, tried
 from support.faults.site import Site
-from support.faults.steps import StepsTier, Tasks
+from support.faults.steps import KILLED, WAYS, StepsTier, Tasks
 from support.inline_engine import InlineEngine
 
 pytestmark = pytest.mark.slow
@@ -128,46 +135,37 @@ def test_the_process_is_dead_at_its_boundary(kinesis: LocalKinesis, tmp_path: Pa
     assert len(list(site.dataset.glob("_shardlake/tmp/*/*.parquet"))) == 2
 
 
-class TestPowerLoss:
-    """What the recorder says of the order in which things come to disk."""
+def test_what_is_told_of_is_of_another_code_version_if_so_asked(kinesis: LocalKinesis, tmp_path: Path) -> None:
+    (tmp_path / "tap").mkdir()
+    site = Site(kinesis, kinesis.client(), "other-code", tmp_path, f"sqlite:///{tmp_path}/ledger.db")
+    site.put(40)
+    tasks = Tasks(site, Tap(tmp_path / "tap"), other_code=True)
+    for task in tasks.steps_of(KILLED):
+        tasks.do(task, told=task.group == 0)
+    versions = {}
+    for key in site.lake.keys("data/"):
+        file = pq.ParquetFile(site.dataset / key)
+        footer = read_footer(LocalHome(str(site.dataset)), key)
+        versions[footer.version] = file.num_row_groups == ceil(footer.rows / 7)
+    assert versions == {"other": True, shardlake.__version__: False}
 
-    @pytest.mark.parametrize(
-        ("effects", "found"),
-        [
-            (["open t.parquet", "write", "sync t.parquet", "link t.parquet data/a", "sync data", "COMMIT"], []),
-            (
-                ["open t.parquet", "write", "link t.parquet data/a", "sync data", "COMMIT"],
-                ["the content of data/a"],
-            ),
-            (
-                ["open t.parquet", "sync t.parquet", "write", "link t.parquet data/a", "sync data", "COMMIT"],
-                ["the content of data/a"],
-            ),
-            (
-                ["open t.parquet", "write", "sync t.parquet", "link t.parquet data/a", "COMMIT"],
-                ["names in data at x: COMMIT"],
-            ),
-            (["mkdir data/shard", "COMMIT"], ["names in data at x: COMMIT"]),
-            (["mkdir data/shard", "sync data", "COMMIT"], []),
-        ],
-    )
-    def test_what_is_not_on_disk_is_found(self, tmp_path: Path, effects: list[str], found: list[str]) -> None:
-        self._tell(tmp_path, [(1, effect) for effect in effects])
-        assert Tap(tmp_path).not_on_disk() == found
 
-    def test_a_thread_that_writes_leaves_the_files_of_another_one_as_they_are(self, tmp_path: Path) -> None:
-        mine = ["open t.parquet", "write", "sync t.parquet"]
-        linked = [(1, "link t.parquet data/a"), (2, "link u.parquet data/b")]
-        self._tell(tmp_path, [(2, "open u.parquet"), *((1, effect) for effect in mine), (2, "write"), *linked])
-        assert Tap(tmp_path).not_on_disk() == ["the content of data/b"]
+def test_a_committed_range_that_changes_is_found(site: Site) -> None:
+    settled = site.settled()
+    site.check_unchanged(settled)
+    key, row = next((key, row) for key, row in settled.items() if key.startswith("committed "))
+    with pytest.raises(AssertionError, match=r"what was settled changed: \['committed shardId-000000000000 "):
+        site.check_unchanged({**settled, key: replace(row, closed_at_ms=row.closed_at_ms - 1)})
 
-    @staticmethod
-    def _tell(folder: Path, effects: list[tuple[int, str]]) -> None:
-        lines = (
-            {"thread": thread, "name": f"x: {kind}", "keys": keys}
-            for thread, (kind, *keys) in ((thread, effect.split()) for thread, effect in effects)
-        )
-        (folder / "all.log").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+def test_a_published_file_that_changes_is_found(site: Site) -> None:
+    settled = site.settled()
+    file = a_file(site)
+    content = file.read_bytes()
+    file.unlink()
+    file.write_bytes(content)
+    with pytest.raises(AssertionError, match=r"what was settled changed: \['data/shard_id=shardId-000000000000/"):
+        site.check_unchanged(settled)
 
 
 class TestResults:
@@ -178,7 +176,7 @@ class TestResults:
         first.add(tried(bad, lambda: json.loads("{")))
         second = Results(tmp_path / "results.jsonl")
         assert (second.is_done(good), second.is_done(bad)) == (True, False)
-        assert "2 cells: 1 ok, 1 failed, 0 not run" in second.table([good, bad])
+        assert "2 cells: 1 ok, 1 failed, 0 not run" in table(second, [good, bad], 100)
         second.add(Outcome(bad, OK, 1.0))
         assert Results(tmp_path / "results.jsonl").is_done(bad)
 
@@ -188,3 +186,38 @@ class TestResults:
         assert [boundary for boundary, _ in pairs[:4]] == boundaries
         assert {way for _, way in pairs[:4]} == set(ways)
         assert len(set(pairs)) == len(pairs) == 12
+
+    def test_the_table_fits_into_a_narrow_terminal(self, tmp_path: Path) -> None:
+        results = Results(tmp_path / "results.jsonl")
+        boundary = "plan: COMMIT schema ledger pipelines shards batches chains ranges backfills journal"
+        cells = [Cell("steps", "sqlite", boundary, way) for way in WAYS]
+        results.add(Outcome(cells[0], OK, 1.0))
+        results.add(Outcome(cells[1], "AssertionError: [no]", 1.0))
+        text = table(results, cells, 100)
+        assert max(map(len, text.splitlines())) <= 100
+        row = next(line for line in text.splitlines() if "plan: " in line)
+        assert row.split("\N{BOX DRAWINGS LIGHT VERTICAL}")[2:5] == [" + ", " X ", " ? "]
+        assert "14 cells: 1 ok, 1 failed, 12 not run" in text
+
+    def test_sums_are_a_page_s_tables(self) -> None:
+        boundaries = ["plan: sync .", "commit: COMMIT ranges", "supervisor of plan: POST XCom x"]
+        outcomes = [Outcome(Cell("airflow", "postgres", each, "retry"), OK, 1.0) for each in boundaries]
+        outcomes += [Outcome(Cell("airflow", "postgres", boundaries[0], "next run"), "AssertionError: no", 1.0)]
+        assert markdown(outcomes).splitlines() == [
+            "**airflow, ledger in PostgreSQL**: 4 cells at 3 boundaries, 1 failed",
+            "",
+            "| gone on with | cells | ok | failed |",
+            "| --- | ---: | ---: | ---: |",
+            "| retry | 3 | 3 | 0 |",
+            "| next run | 1 | 0 | 1 |",
+            "",
+            "| killed before | cells | ok | failed |",
+            "| --- | ---: | ---: | ---: |",
+            "| something comes to disk | 2 | 1 | 1 |",
+            "| the ledger's COMMIT | 1 | 1 | 0 |",
+            "| a message of Airflow's | 1 | 1 | 0 |",
+        ]
+
+    def test_an_effect_that_is_of_no_kind_is_told(self) -> None:
+        with pytest.raises(ValueError, match="no kind of boundary: plan: dance"):
+            kind_of("plan: dance")

@@ -1,29 +1,54 @@
-"""`make simulate`: campaigns of new seeds for SIMULATION_MINUTES (1); or one of SIMULATION_SEED, as short as can be."""
+"""`make simulate`: worlds of new seeds for SIMULATION_MINUTES (1); or those of SIMULATION_SEED.
+
+SIMULATION_SHRINK=1 makes what is found as short as it can be. SIMULATION_BUG seeds one of `bugs.BUGS`, or `all` of them
+in turn, each in the worlds of as many seeds as it takes.
+"""
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import time
+from collections import Counter
+from dataclasses import asdict
 from itertools import count
 
+import pytest
 from hypothesis import Phase
 
-from simulation.campaign import campaign
+from simulation.bugs import BUGS, found
+from simulation.campaign import Campaign, campaign
 
 
 def main() -> None:
     """Simulate until the time is over, or something is found."""
     logging.disable()  # what is left out of a batch, thousands of times
-    if seed := os.environ.get("SIMULATION_SEED"):
-        print(f"seed {seed}: {campaign(int(seed), Phase.shrink)}")
+    seed, bug = os.environ.get("SIMULATION_SEED"), os.environ.get("SIMULATION_BUG")
+    if bug == "all":
+        for name in BUGS:
+            told = found(name)
+            print(json.dumps({"bug": name, **(asdict(told) if told else {})}), flush=True)
         return
-    until_s = time.monotonic() + 60 * float(os.environ.get("SIMULATION_MINUTES", "1"))
-    first = time.time_ns() // 1_000_000_000
-    for seed_ in count(first):
-        print(f"seed {seed_}: {campaign(seed_)}", flush=True)
+    with pytest.MonkeyPatch.context() as patch:
+        if bug:
+            BUGS[bug][0](patch)
+        if seed:
+            phases = [Phase.shrink] if os.environ.get("SIMULATION_SHRINK") else []
+            print(f"seed {seed}: {campaign(int(seed), *phases)}")
+        else:
+            _simulate(60 * float(os.environ.get("SIMULATION_MINUTES", "1")))
+
+
+def _simulate(seconds: float) -> None:
+    until_s, first = time.monotonic() + seconds, time.time_ns() // 1_000_000_000
+    every = Campaign(0, 0, Counter(), "")
+    for seed in count(first):
+        done = campaign(seed)
+        every = Campaign(every.worlds + done.worlds, every.seconds + done.seconds, every.counts + done.counts, "")
+        print(f"seed {seed}: {done.short()}", flush=True)
         if time.monotonic() > until_s:
-            print(f"nothing was found by {seed_ - first + 1} seeds")
+            print(f"nothing was found by {seed - first + 1} seeds: {every}")
             return
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import time
+from collections import Counter
 from dataclasses import dataclass
 
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import seed as seeded
 from hypothesis.stateful import run_state_machine_as_test
 
-from simulation import machine
+from simulation import events, machine
 
 WORLDS = 16
 """Worlds of one seed: as many as CI simulates, within which every bug of `bugs.BUGS` is found."""
@@ -24,18 +25,25 @@ class Campaign:
     """What a campaign that found nothing did.
 
     Attributes:
-        effects: of all processes.
-        digest: SHA-256 of all that they did, in order.
+        seconds: of this process at work.
+        counts: how often what happened in its worlds.
+        digest: SHA-256 of all that its processes did, in order.
     """
 
     worlds: int
-    effects: int
     seconds: float
+    counts: Counter[str]
     digest: str
 
     def __str__(self) -> str:
-        rate = self.effects / self.seconds
-        return f"{self.worlds} worlds, {self.effects} effects in {self.seconds:.1f} s: {rate:.0f} effects/s"
+        rest = ", ".join(f"{count} {what}" for what, count in sorted(self.counts.items()) if what != "effects")
+        return f"{self.short()}; {rest}"
+
+    def short(self) -> str:
+        """How much was done, and how fast."""
+        effects = self.counts["effects"]
+        rate = effects / self.seconds if self.seconds else 0
+        return f"{self.worlds} worlds, {effects} effects in {self.seconds:.1f} s of CPU: {rate:.0f} effects/s"
 
 
 def campaign(seed: int, *phases: Phase, worlds: int = WORLDS) -> Campaign:
@@ -49,11 +57,12 @@ def campaign(seed: int, *phases: Phase, worlds: int = WORLDS) -> Campaign:
     """
 
     @seeded(seed)
-    class Simulation(machine.Simulation):  # type: ignore[misc]
+    class Simulation(events.Events):  # type: ignore[misc]
         pass
 
-    began_s = time.perf_counter()
+    began_s = time.process_time()
     machine.traces.clear()
+    machine.counts.clear()
     try:
         run_state_machine_as_test(
             Simulation,
@@ -68,8 +77,9 @@ def campaign(seed: int, *phases: Phase, worlds: int = WORLDS) -> Campaign:
             ),
         )
     except Exception as exc:
-        exc.add_note(f"\nTo see it again, and as short as it can be made: SIMULATION_SEED={seed} make simulate")
+        exc.add_note(
+            f"\nTo see it again: SIMULATION_SEED={seed} make simulate. As short as can be: SIMULATION_SHRINK=1"
+        )
         raise
     digest = hashlib.sha256("\n".join(line for trace in machine.traces for line in trace).encode()).hexdigest()
-    effects = sum(map(len, machine.traces))
-    return Campaign(len(machine.traces), effects, time.perf_counter() - began_s, digest)
+    return Campaign(len(machine.traces), time.process_time() - began_s, Counter(machine.counts), digest)

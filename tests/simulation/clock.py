@@ -14,10 +14,15 @@ EPOCH_MS = 1_767_225_600_000
 
 
 class SimulatedClock:
-    """Milliseconds since the epoch; they pass only where something says so. Stands in for the local Kinesis' clock."""
+    """Milliseconds since the epoch; they pass only where something says so. Stands in for the local Kinesis' clock.
+
+    Attributes:
+        passed: called when time has passed.
+    """
 
     def __init__(self) -> None:
         self._now_ms = EPOCH_MS
+        self.passed: Callable[[], None] = lambda: None
 
     def now_ms(self) -> int:
         """The time."""
@@ -26,6 +31,7 @@ class SimulatedClock:
     def advance(self, seconds: float) -> None:
         """Let time pass."""
         self._now_ms += round(seconds * 1000)
+        self.passed()
 
 
 class SimulatedTime:

@@ -43,12 +43,38 @@ class SimulatedDisk:
         patch.setattr(shutil, "rmtree", self._removed(shutil.rmtree))
         patch.setattr(tempfile, "mkstemp", self._made(tempfile.mkstemp))
 
+    def files(self, folder: str) -> dict[str, int]:
+        """The keys below a folder, each with a number that another file of the same name would not have."""
+        return {
+            f"{place[len(str(self.root)) + 1 :]}/{name}": os.lstat(f"{place}/{name}").st_ino
+            for place, _, names in os.walk(self.root / folder)
+            for name in names
+        }
+
+    def read(self, key: str) -> bytes:
+        """The content of a file."""
+        return (self.root / key).read_bytes()
+
+    def write(self, key: str, content: bytes | None) -> None:
+        """Put a file in place, or take it away, from outside of the simulation: as if it had always been so."""
+        path = self.root / key
+        path.unlink(missing_ok=True)
+        names = self._names.setdefault(path.parent, {})
+        names.pop(path.name, None)
+        if content is not None:
+            path.write_bytes(content)
+            number = path.stat().st_ino
+            names[path.name] = number
+            self._contents[number] = content
+
     def date_what_is_left(self) -> None:
-        """Let files that were being written have the simulation's time: to be called when a process is gone."""
+        """Let files that were being written have the simulation's time: to be called when a process is gone.
+
+        What holds such a file may write to it once more when it is collected, so it is dated each time.
+        """
+        self._temporaries = {path for path in self._temporaries if path.exists()}
         for path in self._temporaries:
-            if path.exists():
-                self._date(path)
-        self._temporaries.clear()
+            self._date(path)
 
     def _date(self, path: Path) -> None:
         now_s = self._clock.now_ms() / 1000

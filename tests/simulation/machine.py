@@ -1,27 +1,32 @@
-"""What can happen in a simulated world, in any order, as a state machine of hypothesis."""
+"""A simulated world as a state machine of hypothesis: how it begins, how processes go on, how it ends."""
 
 from __future__ import annotations
 
 import itertools
 import random
 import sys
+from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
+from datetime import UTC, datetime
+from typing import Any
 
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize
 
+from shardlake.errors import ConflictError
+from simulation import processes
 from simulation.checks import Checks
+from simulation.creation import simulated
 from simulation.drain import drain
 from simulation.producer import Kind
-from simulation.service import FAULTS
-from simulation.stepped import LEDGER_FAULTS
-from simulation.tasks import Task
-from simulation.world import STEPS, simulated
+from simulation.tasks import Scope, Task
+from simulation.world import MAIN, World
 
 MAX_TASKS = 4
 traces: list[list[str]] = []
-"""What the processes of every world so far did."""
+counts = Counter[str]()
+"""What the processes of every world so far did, and how often what happened."""
 
 many = st.integers(1, 200) | st.just(sys.maxsize)
 seeds = st.integers(0, 2**16)
@@ -30,11 +35,15 @@ again = st.sampled_from([None, None, 0, 1, 2])
 
 indexes = st.integers(0, 7)
 kinds: st.SearchStrategy[Kind] = st.sampled_from(["plain", "plain", "aggregate", "malformed"])
+some_kinds = st.lists(kinds, min_size=1, max_size=6)
 hours = st.sampled_from([0.1, 0.1, 1, 6, 23])
 
 
-class Simulation(RuleBasedStateMachine):
-    """One world."""
+class Machine(RuleBasedStateMachine):
+    """One world, and how its processes go on."""
+
+    world: World
+    checks: Checks
 
     def __init__(self) -> None:
         super().__init__()
@@ -43,82 +52,63 @@ class Simulation(RuleBasedStateMachine):
 
     @initialize(
         shards=st.integers(1, 3),
-        database=st.sampled_from([False] * 7 + [True]),
+        database=st.sampled_from([False] * 9 + [True]),
+        bucket=st.sampled_from([False] * 3 + [True]),
         loss=st.sampled_from(["fail", "skip"]),
-        start=st.sampled_from(["trim_horizon", "latest"]),
+        aggregates=st.sampled_from(["keep", "drop", "quarantine"]),
         range_bytes=st.sampled_from([1, 2**20, 2**20]),
         page=st.sampled_from([1, 2, None]),
         trimming=st.sampled_from(["resume", "empty-pages"]),
+        history=st.lists(st.tuples(indexes, some_kinds, hours), max_size=3),
+        start=st.sampled_from(["trim_horizon", "latest", "time", "at", "after"]),
     )
     def begin(
-        self, shards: int, database: bool, loss: str, start: str, range_bytes: int, page: int | None, trimming: str
+        self,
+        shards: int,
+        database: bool,
+        bucket: bool,
+        loss: str,
+        aggregates: str,
+        range_bytes: int,
+        page: int | None,
+        trimming: str,
+        history: list[tuple[int, list[Kind], float]],
+        start: str,
     ) -> None:
-        settings = {"on_data_loss": loss, "start": start, "max_range_bytes": range_bytes, "max_group_ranges": 2}
-        self.world = self.context.enter_context(simulated(shards, database, **settings))
+        settings = {"on_data_loss": loss, "aggregates": aggregates, "max_range_bytes": range_bytes}
+        world = simulated(shards, database, bucket, max_group_ranges=2, **settings)
+        self.world = self.context.enter_context(world)
         self.checks = Checks(self.world)
         behaviour = self.world.service.behaviour
         behaviour.page_limit, behaviour.retention_behaviour, behaviour.trimmed_pages = page, trimming, 12
+        for place, some, long in history:
+            self.world.producer.put(place, some)
+            self.world.clock.advance(long * 3600)
+        self.world.settings |= self._start(start)
+        self.count(f"{'S3' if bucket else 'disk'} worlds")
+        self.count(f"worlds that start at {start}")
 
-    @rule(shard=indexes, some=st.lists(kinds, min_size=1, max_size=6))
-    def put(self, shard: int, some: list[Kind]) -> None:
-        self.world.producer.put(shard, some)
-        self.world.clock.advance(1)
+    def _start(self, start: str) -> dict[str, Any]:
+        """The setting of a start; those that name a record name one in the middle of what there is."""
+        log = self.world.producer.log
+        if start in ("trim_horizon", "latest") or not log:
+            return {"start": start if start == "latest" else "trim_horizon"}
+        put = log[len(log) // 2]
+        if start == "time":
+            return {"start": {"at_timestamp": iso(put.arrival_ms)}}
+        return {"start": "latest", "shard_starts": {put.shard_id: {f"{start}_sequence_number": str(put.number)}}}
 
-    @rule(shard=indexes, merge=st.booleans())
-    def reshard(self, shard: int, merge: bool) -> None:
-        self.world.producer.reshard(shard, merge)
+    def count(self, what: str) -> None:
+        """Count what is worth a line in the summary."""
+        self.world.scheduler.counts[what] += 1
 
-    @rule(long=hours)
-    def wait(self, long: float) -> None:
-        self.world.clock.advance(long * 3600)
-
-    @rule(shard=indexes, some=st.lists(kinds, min_size=1, max_size=6))
-    def put_and_run(self, shard: int, some: list[Kind]) -> None:
-        self.put(shard, some)
-        self.start(None, "run", sys.maxsize)
-
-    @rule(back=again, kind=st.sampled_from(["run", "run", "plan", *STEPS]), effects=many)
-    def start(self, back: int | None, kind: str, effects: int) -> None:
+    def new(self, kind: str = "run", back: int | None = None, scope: Scope = MAIN) -> Task:
+        """Begin a step of a run: of a new one, or of one of the last."""
         if len(self.world.tasks) == MAX_TASKS:
             self.world.kill(self.world.tasks[0])
         if back is None and kind in ("run", "plan"):
             self.runs += 1
-        task = self.world.start(kind, f"r{max(self.runs - (back or 0), 0)}")
-        self.go_on_with(lambda: task, effects)
-
-    @precondition(lambda self: self.world.tasks)
-    @rule(task=indexes, effects=many)
-    def go_on(self, task: int, effects: int) -> None:
-        one = self.world.tasks[task % len(self.world.tasks)]
-        self.go_on_with(lambda: one, effects)
-
-    @precondition(lambda self: len(self.world.tasks) > 1)
-    @rule(seed=seeds, effects=many)
-    def race(self, seed: int, effects: int) -> None:
-        self.go_on_with(self.by_turns(seed), effects)
-
-    @rule(shard=indexes, some=st.lists(kinds, min_size=2, max_size=6), back=again, seed=seeds)
-    def two_at_once(self, shard: int, some: list[Kind], back: int | None, seed: int) -> None:
-        self.put(shard, some[:1])
-        self.start(None, "run", seed % 60)
-        self.put(shard, some[1:])
-        self.start(back, "run", 1)
-        self.go_on_with(self.by_turns(seed), sys.maxsize)
-
-    @rule(shard=indexes, some=st.lists(kinds, min_size=2, max_size=6), place=indexes)
-    def given_up_before_its_commit(self, shard: int, some: list[Kind], place: int) -> None:
-        for task in list(self.world.tasks):
-            self.world.kill(task)
-        self.put(shard, some[:1])
-        self.start(None, "run", 1)
-        for task in list(self.world.tasks):
-            while task.before not in (None, "ledger commit"):
-                self.checks.after(self.world.go_on(task))
-            self.world.kill(task)
-        self.abandon(place)
-        self.put(shard, some[1:])
-        self.start(None, "run", sys.maxsize)
-        self.start(1, "commit", sys.maxsize)
+        return processes.step(self.world, kind, f"r{max(self.runs - (back or 0), 0)}", scope)
 
     def by_turns(self, seed: int) -> Callable[[], Task]:
         """One task after the other, each for a while."""
@@ -132,47 +122,53 @@ class Simulation(RuleBasedStateMachine):
         )
         return turns.__next__
 
-    def go_on_with(self, choose: Callable[[], Task], effects: int) -> None:
+    def go_on_with(self, choose: Callable[[], Task], effects: int = sys.maxsize) -> None:
+        """Let processes do some effects, and check after each."""
         for _ in itertools.repeat(None, effects):
             if not self.world.tasks or (task := choose()).before is None:
                 return
-            self.checks.after(self.world.go_on(task))
+            self.checks.after(task, self.world.go_on(task))
 
-    @precondition(lambda self: not self.world.tasks)
-    @rule(place=indexes)
-    def abandon(self, place: int) -> None:
-        open_ranges = [chain.open_range for chain in self.world.chains().values() if chain.open_range]
-        if open_ranges:
-            given_up = open_ranges[place % len(open_ranges)]
-            self.checks.allow_to_go(given_up)
-            self.go_on_with(itertools.repeat(self.world.give_up(given_up)).__next__, sys.maxsize)
+    def finish(self, task: Task) -> None:
+        """Let a process do all that it has left to do."""
+        self.go_on_with(lambda: task)
 
-    @precondition(lambda self: self.world.tasks)
-    @rule(task=indexes)
-    def kill(self, task: int) -> None:
-        self.world.kill(self.world.tasks[task % len(self.world.tasks)])
+    def until(self, task: Task, *effects: str, times: int = 1) -> None:
+        """Let a process go on until it stands before an effect that begins so, for the n-th time, or is over.
 
-    @precondition(lambda self: self.world.tasks or self.world.over)
-    @rule(seed=seeds)
-    def lose_power(self, seed: int) -> None:
-        self.world.lose_power(seed)
-        self.checks.after_a_power_loss()
+        Args:
+            effects: words, the last followed by a space, or the beginning of a path.
+        """
+        while task.before is not None:
+            times -= f"{task.before} ".startswith(effects)
+            if not times:
+                return
+            self.go_on_with(lambda: task, 1)
 
-    @rule(later=st.integers(0, 60), faults=st.lists(st.sampled_from(FAULTS), min_size=1, max_size=3))
-    def disturb_service(self, later: int, faults: list[str]) -> None:
-        self.world.service.faults.extend(["none"] * later + faults)
-
-    @rule(later=st.integers(0, 30), fault=st.sampled_from(LEDGER_FAULTS))
-    def disturb_ledger(self, later: int, fault: str) -> None:
-        self.world.ledger.faults.extend(["none"] * later + [fault])
+    def whole_run(self, scope: Scope = MAIN) -> None:
+        """A new run that nothing comes between. If it goes through, it has looked at each shard."""
+        world, at_ms = self.world, self.world.clock.now_ms()
+        disturbed = world.disturbed
+        before = {shard_id: chain.position.key for shard_id, chain in world.chains(scope).items()}
+        task = self.new(scope=scope)
+        self.finish(task)
+        assert disturbed or not isinstance(task.failure, ConflictError), f"nothing is wrong, and yet: {task.failure}"
+        if not disturbed and task.failure is None:
+            self.checks.of(scope).losses.looked(before, at_ms)
 
     def teardown(self) -> None:
         failing = sys.exc_info()[0] is not None
         try:
             if hasattr(self, "world"):
                 if not failing:
-                    drain(self.world)
+                    drain(self.world, self.checks)
                     self.checks.at_the_end()
                 traces.append(self.world.scheduler.trace)
+                counts.update(self.world.scheduler.counts)
         finally:
             self.context.close()
+
+
+def iso(at_ms: int) -> str:
+    """A time as configuration and backfills have it."""
+    return datetime.fromtimestamp(at_ms / 1000, tz=UTC).isoformat(timespec="milliseconds")

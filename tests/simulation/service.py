@@ -1,22 +1,13 @@
-"""Kinesis at boto3's edge: calls are answered by the local Kinesis' own state machine, in this process.
-
-boto3's documented event `before-send` takes a reply from elsewhere than the network; all else of botocore is at work.
-"""
+"""Kinesis at boto3's edge: calls are answered by the local Kinesis' own state machine, in this process."""
 
 from __future__ import annotations
 
-import functools
 import json
 from collections import deque
-from collections.abc import Callable, Iterator
-from email.utils import formatdate
-from types import SimpleNamespace
+from collections.abc import Callable
 from typing import Any
 
-import boto3
-from botocore import UNSIGNED
-from botocore.awsrequest import AWSPreparedRequest, AWSResponse, HeadersDict
-from botocore.config import Config
+from botocore.awsrequest import AWSPreparedRequest, AWSResponse
 from botocore.exceptions import ReadTimeoutError
 
 from local_kinesis.account import Account
@@ -28,8 +19,8 @@ from local_kinesis.record_operations import RecordOperations
 from local_kinesis.stats import Stats
 from local_kinesis.stream_operations import StreamOperations
 from simulation.clock import SimulatedClock
+from simulation.edge import REGION, reply
 
-REGION = "us-east-1"
 FAULTS = (
     *("ProvisionedThroughputExceededException", "KMSThrottlingException", "InternalFailure"),
     *("lost reply", "broken reply", "empty page", *["ExpiredIteratorException"] * 3),
@@ -71,10 +62,10 @@ class Service:
         Raises:
             ServiceError: it is refused.
         """
-        reply: dict[str, Any] = json.loads(self._operations[operation](REGION, Arguments(request)) or b"{}")
-        return reply
+        answer: dict[str, Any] = json.loads(self._operations[operation](REGION, Arguments(request)) or b"{}")
+        return answer
 
-    def answer(self, request: AWSPreparedRequest, **_: object) -> AWSResponse:
+    def answer(self, request: AWSPreparedRequest) -> AWSResponse:
         """The reply to a call of the product's client, in place of one over the network.
 
         Raises:
@@ -92,70 +83,16 @@ class Service:
             fault == "ExpiredIteratorException" and operation != "GetRecords"
         ):
             status, body = self._reply(operation, asked)
-            return self._sent(request, status, body[: len(body) // 2] if fault == "broken reply" else body)
-        return self._sent(request, *_refusal(fault, "as the simulation wants it"))
+            body = body[: len(body) // 2] if fault == "broken reply" else body
+        else:
+            status, body = _refusal(fault, "as the simulation wants it")
+        return reply(self.clock, request, status, body, {})
 
     def _reply(self, operation: str, asked: dict[str, Any]) -> tuple[int, bytes]:
         try:
             return 200, self._operations[operation](REGION, Arguments(asked))
         except ServiceError as error:
             return _refusal(error.kind, str(error))
-
-    def _sent(self, request: AWSPreparedRequest, status: int, body: bytes) -> AWSResponse:
-        date = formatdate(self.clock.now_ms() // 1000, usegmt=True)
-        return AWSResponse(request.url, status, HeadersDict({"date": date}), _Body(body))
-
-
-class _Body:
-    """What is left to read of a reply."""
-
-    def __init__(self, body: bytes) -> None:
-        self._body = body
-
-    def stream(self, *_: object, **__: object) -> Iterator[bytes]:
-        yield self._body
-
-
-class SimulatedSession:
-    """Stands in for `boto3.Session`: its clients are boto3's, but nothing of theirs reaches the network."""
-
-    service: Service
-
-    def __init__(self, *_: object, **__: object) -> None:
-        pass
-
-    def client(self, name: str, **_: object) -> Any:
-        """A client of Kinesis, whatever region and credentials are asked for."""
-        assert name == "kinesis"
-        return _Client(_client())
-
-
-class _Client:
-    """A client that all share, since to make one takes longer than a run; who adds a handler again adds none."""
-
-    def __init__(self, client: Any) -> None:
-        self._client = client
-        self.meta = SimpleNamespace(endpoint_url="http://simulated", region_name=REGION, events=self)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._client, name)
-
-    def register(self, event: str, handler: Callable[..., Any]) -> None:
-        if (event, handler) not in _registered:
-            _registered.add((event, handler))
-            self._client.meta.events.register(event, handler)
-
-
-_registered = set[tuple[str, Callable[..., Any]]]()
-_RealSession = boto3.Session
-
-
-@functools.cache
-def _client() -> Any:
-    config = Config(signature_version=UNSIGNED, retries={"mode": "standard", "total_max_attempts": 1})
-    client = _RealSession().client("kinesis", region_name=REGION, endpoint_url="http://simulated", config=config)
-    client.meta.events.register("before-send.kinesis.*", lambda **sent: SimulatedSession.service.answer(**sent))
-    return client
 
 
 _TELLING = ("ShardId", "ShardIteratorType", "StartingSequenceNumber", "Timestamp", "Limit")

@@ -13,14 +13,18 @@ LEDGER_FAULTS = ("away", "lost answer")
 
 
 class SteppedLedger:
-    """Stands before a ledger; what is asked of it is an effect each."""
+    """Stands before a ledger; what is asked of it is an effect each.
 
-    def __init__(self, ledger: Ledger, scheduler: Scheduler) -> None:
-        self._ledger, self._scheduler = ledger, scheduler
+    Attributes:
+        store: the ledger; another one once that is lost.
+    """
+
+    def __init__(self, store: Ledger, scheduler: Scheduler) -> None:
+        self.store, self._scheduler = store, scheduler
         self.faults = deque[str]()
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._ledger, name)
+        found = getattr(self.store, name)
         return self._stepped(name, found) if callable(found) else found
 
     def _stepped(self, name: str, call: Any) -> Any:
@@ -30,6 +34,7 @@ class SteppedLedger:
             if fault == "away":
                 raise UnavailableError("the ledger is away, as the simulation wants it")
             self._scheduler.atomic = True
+            self._count(name, *arguments)
             try:
                 answer = call(*arguments, **named)
             finally:
@@ -39,3 +44,11 @@ class SteppedLedger:
             return answer
 
         return stepped
+
+    def _count(self, name: str, *arguments: Any) -> None:
+        if name == "pin":
+            draft, proposed, _ = arguments
+            chains = self.store.chains(draft.pipeline, draft.namespace)
+            self._scheduler.counts["take-overs"] += sum(
+                chains[each.shard_id].open_range is not None for each in proposed
+            )

@@ -6,9 +6,13 @@ process that is never gone on with is one that hangs; one that is gone on with l
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 
 from greenlet import greenlet
+
+Scope = tuple[str, str]
+"""A pipeline and a namespace of it."""
 
 
 class Killed(BaseException):
@@ -18,15 +22,22 @@ class Killed(BaseException):
 class Task:
     """A process that stands before its next effect, or is over.
 
+    Args:
+        scope: what it works on.
+
     Attributes:
         before: the effect that it stands before; None: it is over.
         failure: what it ended with; None: it ended well, or is under way.
+        began_at: the key of each shard's position when it began; `began_ms`: when that was.
+        seen_over: how many processes were over when it last went on.
     """
 
-    def __init__(self, name: str, body: Callable[[], object]) -> None:
-        self.name, self._body = name, body
+    def __init__(self, name: str, scope: Scope, body: Callable[[], object]) -> None:
+        self.name, self.scope, self._body = name, scope, body
         self.before: str | None = "its first"
         self.failure: BaseException | None = None
+        self.began_at: dict[str, str] = {}
+        self.began_ms = self.seen_over = 0
         self.killed = False
         self._greenlet = greenlet(self._run)
 
@@ -62,11 +73,13 @@ class Scheduler:
 
     Attributes:
         trace: one line an effect.
+        counts: how often what happened that the simulation is there for.
         atomic: effects happen at once, since a transaction is under way that nobody else could come into.
     """
 
     def __init__(self) -> None:
         self.trace: list[str] = []
+        self.counts = Counter[str]()
         self.atomic = False
         self._running: Task | None = None
 
@@ -81,6 +94,7 @@ class Scheduler:
 
     def go_on(self, task: Task) -> None:
         """Let a task do its next effect."""
+        self.counts["effects"] += 1
         self.trace.append(f"{task.name}: {task.before}")
         self._running = task
         try:
@@ -90,6 +104,7 @@ class Scheduler:
 
     def kill(self, task: Task) -> None:
         """End a task where it stands."""
+        self.counts["crashes"] += 1
         self.trace.append(f"{task.name} killed before {task.before}")
         self._running = task
         try:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import http.client
 import re
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -17,7 +18,11 @@ from urllib.parse import urlsplit
 
 from support.serving import serving
 
-Fault = Literal["lose the reply", "lose the request", "cut the reply", "spoil the request", "403", "409", "500", "503"]
+Refusal = Literal["403", "409", "500", "503"]
+Fault = Literal["lose the reply", "lose the request", "say nothing", "cut the reply", "spoil the request"] | Refusal
+
+SILENCE_S = 1.0
+"""How long it says nothing when told so."""
 
 _CODES = {"403": "AccessDenied", "409": "ConditionalRequestConflict", "500": "InternalError", "503": "SlowDown"}
 
@@ -86,7 +91,9 @@ def faulty_proxy(upstream_url: str) -> Iterator[FaultyProxy]:
             if fault in _CODES:
                 self.refuse(int(fault), _CODES[fault])
                 return
-            if fault == "lose the request":
+            if fault == "say nothing":
+                time.sleep(SILENCE_S)
+            if fault in ("lose the request", "say nothing"):
                 self.close_connection = True
                 return
             if fault == "spoil the request":

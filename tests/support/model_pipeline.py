@@ -39,8 +39,11 @@ class ModelPipeline:
 
     def plan(self) -> BatchPlan:
         """The batch of a new run."""
-        planner = Planner(Pipeline(**self.settings), self.ledger, self.stream, self._home)
-        return planner.plan(Run("dag", f"run-{next(self._runs)}"))
+        return self.planner().plan(Run("dag", f"run-{next(self._runs)}"))
+
+    def planner(self) -> Planner:
+        """The pipeline's planner."""
+        return Planner(Pipeline(**self.settings), self.ledger, self.stream, self._home)
 
     def commit(self, plan: BatchPlan) -> None:
         """Commit all ranges of a batch."""

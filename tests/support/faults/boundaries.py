@@ -84,7 +84,7 @@ class Tap:
         """
         content, names, found = set[str](), set[str](), list[str]()
         opened = defaultdict[int, set[str]](set)  # by thread: each writes the files of one range
-        for line in self._lines():
+        for line in (line for line in self._lines() if not line["stopped"]):  # did not take place, or not then
             effect, keys = str(line["name"]).split(": ", 1)[1].split()[0], list(line["keys"])
             if effect == "open":
                 content.add(keys[-1])

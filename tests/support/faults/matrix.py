@@ -4,36 +4,34 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack, contextmanager
 from multiprocessing import get_context
 from pathlib import Path
-from queue import SimpleQueue
+from shutil import get_terminal_size
 from typing import Protocol
 
 from demo.background import Background
+from demo.object_store import ObjectStore, start_object_store
 from demo.postgres import Postgres, postgres
 from local_kinesis.process import running
 from support.faults import airflow, spark, steps
 from support.faults.boundaries import Boundary
+from support.faults.report import markdown, table
 from support.faults.results import OK, Cell, Outcome, Results, diagonally, tried
+from support.lakes import bucket_of
 
 LEDGERS = ("sqlite", "postgres")
-TIERS = ("steps", "spark", "airflow")
-LANES = 2
-"""How many cells one Airflow is given at once."""
+TIERS = ("steps", "s3", "spark", "airflow")
 
 _HERE = ExitStack()
 """What a worker process has for its life: its local Kinesis, which ends with it."""
 
-_SPARK_PART = ["worker: link data/shard_id=*/*.parquet"]
-_AIRFLOW_PART = [
-    ("commit: COMMIT ranges", "one task"),
-    ("worker: link data/shard_id=*/*.parquet", "the JVM"),
-    ("ingest: start Spark", "the whole run"),
-]
+_ASKS_S3 = re.compile(": (PUT|POST|DELETE)")
+_SPARK_PART = "worker: link data/shard_id=*/*.parquet"
 
 
 class Tier(Protocol):
@@ -50,6 +48,7 @@ def main(argv: list[str]) -> int:
     """Run the cells that are asked for and not done yet, and print the table; 1 where one did not come out well."""
     parser = argparse.ArgumentParser(prog="make faults", description=__doc__)
     parser.add_argument("--results", type=Path, default=Path(".faults/results.jsonl"), help="what was found so far")
+    parser.add_argument("--markdown", action="store_true", help="run nothing: print the sums of what was found so far")
     parser.add_argument("--again", action="store_true", help="also cells that came out well before")
     parser.add_argument("--part", action="store_true", help="each boundary once, and little of Spark and Airflow")
     parser.add_argument("--only", default="", help='only cells with this text in "boundary; way"')
@@ -59,6 +58,9 @@ def main(argv: list[str]) -> int:
     arguments = parser.parse_args(argv)
     os.environ |= {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_EC2_METADATA_DISABLED": "true"}
     results = Results(arguments.results)
+    if arguments.markdown:
+        print(markdown(results.all()))
+        return 0
     with tempfile.TemporaryDirectory(prefix="shardlake-faults-") as folder:
         matrix = Matrix(Path(folder), results, arguments)
         cells: list[Cell] = []
@@ -67,8 +69,9 @@ def main(argv: list[str]) -> int:
                 for ledger in arguments.ledger or LEDGERS:
                     cells += matrix.steps(ledger)
             else:
-                cells += matrix.spark() if tier == "spark" else matrix.airflow()
-    print(results.table(cells))
+                cells += {"s3": matrix.s3, "spark": matrix.spark, "airflow": matrix.airflow}[tier]()
+    width = get_terminal_size((120, 24)).columns
+    print(table(results, cells, min(max(width, 100), 240)))
     return int(any(not results.is_done(cell) for cell in cells))
 
 
@@ -86,57 +89,64 @@ class Matrix:
         """Each step in a process of its own; the cells."""
         with ExitStack() as stack:
             server = stack.enter_context(_postgres(self._root)) if ledger == "postgres" else None
-            tier = steps.StepsTier(self._root, stack.enter_context(running()), server)
+            tier = steps.StepsTier(self._root, stack.enter_context(running()), server and steps.Database(server))
             boundaries = _by_text(tier.boundaries())
             pairs = list(diagonally(list(boundaries), list(steps.WAYS)))
             cells = self._asked_for("steps", ledger, pairs[: len(boundaries)] if self._asked.part else pairs)
-            self._in_processes(cells, boundaries, server)
+            self._in_processes(cells, boundaries, server=server)
+        return cells
+
+    def s3(self) -> list[Cell]:
+        """The same with datasets in a bucket, ledgers in SQLite; the cells. A part of it is what asks the store."""
+        folder = self._root / "store"
+        folder.mkdir()
+        with Background(folder / "processes.json") as background, running() as kinesis:
+            store = start_object_store(folder, background)
+            boundaries = _by_text(steps.StepsTier(self._root, kinesis, bucket=bucket_of(store)).boundaries())
+            some = [each for each in boundaries if _ASKS_S3.search(each)] if self._asked.part else list(boundaries)
+            pairs = list(diagonally(some, list(steps.WAYS)))
+            cells = self._asked_for("s3", "sqlite", pairs[: len(some)] if self._asked.part else pairs)
+            self._in_processes(cells, boundaries, store=store)
         return cells
 
     def spark(self) -> list[Cell]:
         """`shardlake run` with Spark; the cells."""
         with running() as kinesis:
             boundaries = _by_text(spark.SparkTier(self._root, kinesis).boundaries())
-        some = _SPARK_PART if self._asked.part else boundaries
-        pairs = [(each, victim) for each in some for victim in spark.victims(boundaries[each])]
-        cells = self._asked_for("spark", "sqlite", pairs)
-        self._in_processes(cells, boundaries, None)
+        some = [boundaries[_SPARK_PART]] if self._asked.part else list(boundaries.values())
+        cells = self._asked_for("spark", "sqlite", list(spark.cells(some)))
+        self._in_processes(cells, boundaries)
         return cells
 
     def airflow(self) -> list[Cell]:
-        """Airflow with Spark; the cells. Those that kill the scheduler come last, each alone."""
-        with running() as kinesis, Background(self._root / "airflow.json") as background:
-            lanes = [f"lane-{number}" for number in range(LANES)]
-            tier = airflow.AirflowTier(self._root / "airflow-tier", kinesis, background, lanes)
-            started = tier.start()
-            boundaries = _by_text(airflow.record(tier.lane(started, lanes[0])))
-            pairs = _AIRFLOW_PART if self._asked.part else list(airflow.cells(list(boundaries.values())))
-            cells = self._asked_for("airflow", "sqlite", pairs)
-            free: SimpleQueue[str] = SimpleQueue()
-            for name in lanes:
-                free.put(name)
-
-            def run(cell: Cell) -> Outcome:
-                name, way = free.get(), airflow.WAYS[cell.way]
-                try:
-                    lane = tier.lane(started, name)
-                    return tried(cell, lambda: airflow.cell(lane, boundaries[cell.boundary], way))
-                finally:
-                    free.put(name)
-
-            beside = [cell for cell in cells if cell.way != airflow.SCHEDULER]
-            with ThreadPoolExecutor(LANES) as pool:
-                self._write_down(beside, lambda todo: pool.map(run, todo))
-            self._write_down([cell for cell in cells if cell not in beside], lambda todo: map(run, todo))
+        """Airflow with Spark; the cells."""
+        ledgers = ["sqlite"] if self._asked.part else self._asked.ledger or LEDGERS
+        with ExitStack() as stack:
+            kinesis = stack.enter_context(running())
+            background = stack.enter_context(Background(self._root / "airflow.json"))
+            server = stack.enter_context(_postgres(self._root)) if "postgres" in ledgers else None
+            tier = airflow.AirflowTier(self._root / "airflow-tier", kinesis, background, airflow.lanes(ledgers), server)
+            tier.start()
+            boundaries = _by_text(tier.boundaries())
+            cells = self._asked_for("airflow", "sqlite", airflow.PART) if self._asked.part else []
+            for ledger in ledgers if not self._asked.part else ():
+                cells += self._asked_for("airflow", ledger, list(airflow.cells(list(boundaries.values()), ledger)))
+            self._write_down(cells, lambda todo: tier.outcomes(todo, boundaries))
         return cells
 
     def _asked_for(self, tier: str, ledger: str, pairs: Sequence[tuple[str, str]]) -> list[Cell]:
         only = self._asked.only
         return [Cell(tier, ledger, boundary, way) for boundary, way in pairs if only in f"{boundary}; {way}"]
 
-    def _in_processes(self, cells: list[Cell], boundaries: Mapping[str, Boundary], server: Postgres | None) -> None:
+    def _in_processes(
+        self,
+        cells: list[Cell],
+        boundaries: Mapping[str, Boundary],
+        server: Postgres | None = None,
+        store: ObjectStore | None = None,
+    ) -> None:
         """Run cells in worker processes: a fork server's processes are known to one thread alone."""
-        place = (self._root, server)
+        place = (self._root, server, store)
         with ProcessPoolExecutor(self._asked.jobs, get_context("spawn"), initializer=_begin, initargs=place) as pool:
             self._write_down(cells, lambda todo: pool.map(_run, todo, [boundaries[cell.boundary] for cell in todo]))
 
@@ -149,10 +159,14 @@ class Matrix:
             print(f"{where}; {cell.way}: {said} ({outcome.seconds} s)", flush=True)
 
 
-def _begin(root: Path, server: Postgres | None) -> None:
+def _begin(root: Path, server: Postgres | None, store: ObjectStore | None) -> None:
     global _tiers
     kinesis = _HERE.enter_context(running())
-    _tiers = {"steps": steps.StepsTier(root, kinesis, server), "spark": spark.SparkTier(root, kinesis)}
+    _tiers = {
+        "steps": steps.StepsTier(root, kinesis, server and steps.Database(server)),
+        "s3": steps.StepsTier(root, kinesis, bucket=store and bucket_of(store)),
+        "spark": spark.SparkTier(root, kinesis),
+    }
 
 
 _tiers: dict[str, Tier] = {}

@@ -1,18 +1,13 @@
-"""The outcomes of cells, kept in a file of JSON lines, so that a matrix can be gone on with; and its table."""
+"""The outcomes of cells, kept in a file of JSON lines, so that a matrix can be gone on with."""
 
 from __future__ import annotations
 
-import io
 import json
 import time
 import traceback
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-
-from rich.console import Console
-from rich.table import Table
 
 OK = "ok"
 
@@ -81,6 +76,10 @@ class Results:
         """Whether a cell came out well."""
         return cell in self._outcomes and self._outcomes[cell].said == OK
 
+    def all(self) -> list[Outcome]:
+        """The last outcome of every cell."""
+        return list(self._outcomes.values())
+
     def of(self, cells: Iterable[Cell]) -> list[Outcome]:
         """The outcomes of those cells that have one."""
         return [self._outcomes[cell] for cell in cells if cell in self._outcomes]
@@ -91,34 +90,3 @@ class Results:
         self._file.parent.mkdir(parents=True, exist_ok=True)
         with self._file.open("a", encoding="utf-8") as file:
             file.write(json.dumps(asdict(outcome)) + "\n")
-
-    def table(self, cells: list[Cell]) -> str:
-        """Boundaries by ways, a table a tier and ledger: seconds where it came out well, FAILED where it did not."""
-        out = io.StringIO()
-        console = Console(file=out, width=240)
-        for tier, ledger in dict.fromkeys((cell.tier, cell.ledger) for cell in cells):
-            own = [cell for cell in cells if (cell.tier, cell.ledger) == (tier, ledger)]
-            ways = list(dict.fromkeys(cell.way for cell in own))
-            table = Table(title=f"Killed at a boundary and gone on with: {tier}, ledger in {ledger}")
-            table.add_column("killed before", no_wrap=True)
-            for way in ways:
-                table.add_column(way, justify="right")
-            wanted = set(own)
-            for boundary in dict.fromkeys(cell.boundary for cell in own):
-                row = (Cell(tier, ledger, boundary, way) for way in ways)
-                table.add_row(boundary, *(self._text(cell) if cell in wanted else "" for cell in row))
-            console.print(table)
-        said = Counter(OK if outcome.said == OK else "failed" for outcome in self.of(cells))
-        console.print(
-            f"{len(cells)} cells: {said[OK]} ok, {said['failed']} failed, {len(cells) - said.total()} not run"
-        )
-        for outcome in self.of(cells):
-            if outcome.said != OK:
-                console.print(f"{outcome.cell}: {outcome.said}", markup=False)
-        return out.getvalue()
-
-    def _text(self, cell: Cell) -> str:
-        if cell not in self._outcomes:
-            return "-"
-        outcome = self._outcomes[cell]
-        return f"ok {outcome.seconds:.0f} s" if outcome.said == OK else "FAILED"

@@ -6,7 +6,7 @@ import os
 import shutil
 import sys
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,14 +26,14 @@ from support.faults.task import Task
 
 ITSELF, JVM, COMMAND = VICTIMS = ("itself", "the JVM", "the command")
 """Who is killed while a process stands at a boundary: that process; Spark's JVM, and the process goes on; or the
-command that started Spark, and Spark goes on when the next run has finished."""
+command that started Spark, and Spark goes on when what came after has finished."""
 
 # One core and the quick compiler: half the CPU time for what takes seconds and lives for one job.
 ENGINE = {
     "master": "local[1]",
     "conf": {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"},
 }
-_WITHIN_S = 240.0
+_WITHIN_S = 600.0
 
 
 @dataclass
@@ -85,13 +85,37 @@ def record(command: Command) -> list[Boundary]:
     return list(command.tap.told())
 
 
-def cell(command: Command, boundary: Boundary, victim: str) -> None:
-    """One cell: the next run is one without Spark; what came of both is checked, and once more after another one.
+def without_spark(command: Command) -> None:
+    """`shardlake run`, with an engine in its own process."""
+    Tasks(command.site, command.tap).do(Task("command"))
+
+
+def with_spark(command: Command) -> None:
+    """`shardlake run`."""
+    with command.running() as process:
+        assert process.wait(_WITHIN_S) == 0
+
+
+def two_at_once(command: Command) -> None:
+    """`shardlake run`, twice, side by side."""
+    with command.running() as one, command.running() as other:
+        assert [one.wait(_WITHIN_S), other.wait(_WITHIN_S)] == [0, 0]
+
+
+GOING_ON: dict[str, Callable[[Command], None]] = {
+    "a run without Spark": without_spark,
+    "shardlake run": with_spark,
+    "two runs at once": two_at_once,
+}
+
+
+def cell(command: Command, boundary: Boundary, victim: str, go_on: Callable[[Command], None]) -> None:
+    """One cell: what came of both runs is checked, and once more after another one.
 
     Raises:
         AssertionError: something does not hold.
     """
-    site, tasks = command.site, Tasks(command.site, command.tap)
+    site = command.site
     site.put(40)
     command.tap.order(boundary)
     with command.running() as process:
@@ -108,24 +132,24 @@ def cell(command: Command, boundary: Boundary, victim: str) -> None:
             process.kill()
         code = process.wait(_WITHIN_S)
         assert (code == -SIGKILL) == (stopped.pid == process.pid or victim == COMMAND), f"the command ended with {code}"
-        seen = site.published()
-        tasks.do(Task("command"))
+        settled = site.settled()
+        go_on(command)
         if victim == COMMAND:
             let_go_on(stopped.pid)
             wait_until(lambda: not stopped.is_running(), _WITHIN_S, "what the command started does not end")
     site.check()
     site.put(20)
-    site.let_time_pass()
-    tasks.do(Task("command"))
+    site.run_later()
     site.check()
     site.check_nothing_is_half_written()
-    published = site.published()
-    assert {path: published.get(path) for path in seen} == seen, "a published file changed"
+    site.check_unchanged(settled)
 
 
-def victims(boundary: Boundary) -> list[str]:
-    """Who can be killed there."""
-    return list(VICTIMS) if boundary.role in ("driver", "worker") else [ITSELF]
+def cells(boundaries: Sequence[Boundary]) -> Iterator[tuple[str, str]]:
+    """Each boundary with everybody who can be killed there, the ways to go on by turns."""
+    for row, boundary in enumerate(boundaries):
+        for turn, victim in enumerate(VICTIMS if boundary.role in ("driver", "worker") else [ITSELF]):
+            yield str(boundary), f"{victim}; {list(GOING_ON)[(row + turn) % len(GOING_ON)]}"
 
 
 @dataclass(frozen=True)
@@ -140,17 +164,22 @@ class SparkTier:
     kinesis: LocalKinesis
 
     def boundaries(self) -> list[Boundary]:
-        """Every boundary of a clean run."""
+        """Every boundary of a clean run.
+
+        Raises:
+            AssertionError: the clean run is not right, or counts on what may not be on disk.
+        """
         command = self._command()
         found = record(command)
         missing = command.tap.not_on_disk()
         assert missing == [], f"not on disk: {missing}"
         return found
 
-    def run(self, boundary: Boundary, victim: str) -> None:
+    def run(self, boundary: Boundary, way: str) -> None:
         """Run a cell."""
         command = self._command()
-        cell(command, boundary, victim)
+        victim, going_on = way.split("; ")
+        cell(command, boundary, victim, GOING_ON[going_on])
         shutil.rmtree(command.site.root)
 
     def _command(self) -> Command:

@@ -6,7 +6,7 @@ are wrapped where they are looked up.
 
 `SHARDLAKE_TAP` names a folder, `SHARDLAKE_TAP_PLACE` the one that datasets lie in. `<scope>.log` gets a JSON line an
 effect; `<scope>.order` says where to stop: the process that comes to that effect adds `"stopped": true` to its line and
-sends itself SIGSTOP, once an order. A scope is an Airflow DAG, or `all`.
+sends itself SIGSTOP, once an order; when it goes on, it writes the line again. A scope is an Airflow DAG, or `all`.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ import threading
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
+from urllib.parse import unquote
 
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 _STABLE = (
@@ -90,13 +91,19 @@ def tell(effect: str, *paths: str) -> None:
                 "thread": threading.get_native_id(),
                 "stopped": stops,
             }
-            os.write(handle, json.dumps(line).encode() + b"\n")
+            _write(handle, line)
+            if stops:
+                os.kill(os.getpid(), signal.SIGSTOP)
+                _write(handle, line | {"stopped": False})
         finally:
             os.close(handle)
-        if stops:
-            os.kill(os.getpid(), signal.SIGSTOP)
     finally:
         _telling.now = False
+
+
+def _write(handle: int, line: dict[str, Any]) -> None:
+    os.write(handle, json.dumps(line).encode() + b"\n")
+    fcntl.flock(handle, fcntl.LOCK_UN)
 
 
 def _is_telling() -> bool:
@@ -184,13 +191,13 @@ def _opened(arguments: tuple[Any, ...]) -> tuple[str, ...] | None:
 
 
 def _sent(arguments: tuple[Any, ...]) -> tuple[str, ...] | None:
-    """A request of botocore: of Kinesis by its operation, of S3 by method and key."""
+    """A request of botocore: of Kinesis by its operation, of S3 by its method, step of an upload in parts, and key."""
     data = arguments[1]
     head = bytes(data[:4096]).partition(b"\r\n\r\n")[0].decode("latin-1") if isinstance(data, bytes | bytearray) else ""
     if target := re.search(r"(?im)^x-amz-target: \w+\.(\w+)", head):
         return (f"ask {target[1]}",)
     if line := re.match(r"(PUT|POST|DELETE) (/[^ ?]*)(\?\w+)?", head):
-        return (f"{line[1]}{' part' if line[3] else ''}", line[2])
+        return (f"{line[1]}{line[3] or ''}", unquote(line[2]))
     return None
 
 
