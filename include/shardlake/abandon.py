@@ -57,7 +57,10 @@ def abandon(steps: Steps, range_: SequenceRange, entry: JournalEntry) -> None:
     require_owner(steps.home, steps.planner().draft(Run("abandon", "abandon")))
 
     def remove_files() -> None:
-        for key in files_of(steps, range_):
-            steps.home.remove(key)
+        for file in files_of(steps, range_):
+            steps.home.remove(file)
+        key = FileKey.of(range_)
+        for directory in (key.directory, key.quarantine_directory):
+            steps.home.sync(directory)  # a file that a loss of power brings back would be in the next one's way
 
     steps.ledger.abandon(entry, remove_files)

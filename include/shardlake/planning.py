@@ -68,8 +68,8 @@ class Planner:
             if not self._record(draft, survey):  # another run was quicker with the first listing: now this is a second
                 draft, looker, survey = self._surveyed(draft)
                 self._record(draft, survey)
-            clear_away(self._home, self._ledger)
             looks = self._past_losses(draft, looker, survey.looks)
+            clear_away(self._home, self._ledger)
             plan, ranges = _proposal(draft, looks)
             if not ranges:
                 return plan

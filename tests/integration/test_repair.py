@@ -17,6 +17,7 @@ from shardlake.errors import ConflictError
 from shardlake.kinesis.page import Page
 from shardlake.kinesis.reader import read_range
 from shardlake.lake.footer import Footer
+from shardlake.lake.local import LocalHome
 from shardlake.lake.parquet import write_range
 from shardlake.ledger import Ledger, LedgerRange, open_ledger
 from shardlake.names import LIVE, FileKey
@@ -204,6 +205,18 @@ class TestAbandon:
         assert shardlake("run", "p", "--until-caught-up").exit_code == 0
         world.assert_every_record_is_there_once()
         assert rows(world)[-1].range.through != given_up.through
+
+    def test_the_file_is_gone_for_good_before_the_range_is(
+        self, world: World, shardlake: CommandLine, open_run: tuple[Steps, str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Kills: a file that a loss of power brings back, in the way of the range that was planned in its place."""
+        key = FileKey.of(rows(world)[-1].range)
+        file = world.root / "lake" / key.path
+        assert file.exists()
+        synced = []
+        monkeypatch.setattr(LocalHome, "sync", lambda _, it: synced.append((it, file.exists(), rows(world)[-1].state)))
+        shardlake.json("abandon", "p", "--shard", key.shard_id, *WHY)
+        assert synced == [(key.directory, False, "planned"), (key.quarantine_directory, False, "planned")]
 
     def test_a_run_that_goes_on_with_it_publishes_nothing_and_ends_in_a_conflict(
         self, world: World, shardlake: CommandLine, open_run: tuple[Steps, str]

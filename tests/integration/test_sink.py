@@ -343,6 +343,19 @@ class TestFolder:
         world.run("run-2")
         assert world.home.names("_shardlake/tmp") == ["unknown-to-the-ledger"]
 
+    def test_clears_away_temporary_files_of_a_range_that_is_declared_lost(
+        self, make_world: Callable[..., World]
+    ) -> None:
+        """Kills: clearing away before the losses are declared; after a backfill's last plan nobody would come."""
+        world = make_world(on_data_loss="skip")
+        world.put(b"0")
+        plan = world.plan("run-1")
+        world.lake.write(f"_shardlake/tmp/{plan.batch_id}/killed.parquet", b"")
+        world.trim()
+        world.put(b"1")
+        world.plan("run-2")
+        assert world.home.names("_shardlake/tmp") == []
+
     def test_leaves_the_temporary_files_of_a_batch_that_has_still_to_publish(
         self, make_world: Callable[..., World]
     ) -> None:

@@ -35,7 +35,7 @@ BUGS: dict[str, tuple[Bug, str]] = {
         "moved the live position|is stuck|has become|has no end",
     ),
     "repaired with anything": (chains.repaired_with_anything, r"holds \[.* was put"),
-    "rebuilt without its losses": (chains.rebuilt_without_losses, "is not rebuilt|is followed by|is rebuilt as"),
+    "rebuilt without its losses": (chains.rebuilt_without_losses, "contradicts itself"),
     "an end within an aggregate": (reading.end_within_an_aggregate, r"holds \[.* was put"),
     "an expired iterator resumed at the last record": (reading.expired_iterator_resumed_at, r"holds \[.* was put"),
     "an expired iterator resumed behind a record": (

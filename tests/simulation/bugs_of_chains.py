@@ -7,14 +7,13 @@ from typing import Any
 
 import pytest
 
-from shardlake import batch, look, planning, rebuild_chains, repair, survey
+from shardlake import batch, look, planning, rebuild, rebuild_files, repair, survey
 from shardlake.caught_up import CaughtUp
 from shardlake.kinesis import reader
-from shardlake.ledger import Contents, chain, memory, sql
+from shardlake.ledger import Contents, LedgerRange, chain, memory, sql
 from shardlake.ledger.memory import MemoryLedger
 from shardlake.ledger.sql import SqlLedger
 from shardlake.names import LIVE
-from shardlake.ranges import Start
 from shardlake.sinks.parquet import ParquetSink
 
 LEDGERS = (MemoryLedger, SqlLedger)
@@ -117,13 +116,12 @@ def _pinned_live(pin: Any) -> Any:
 
 
 def rebuilt_without_losses(patch: pytest.MonkeyPatch) -> None:
-    """Behind a lost range reading goes on as behind a committed one: after a record that is gone."""
+    right = rebuild_files.closed_ranges
 
-    def position_after(closed: Any) -> Any:
-        right = chain.position_after(closed)
-        return Start("AFTER", closed.range.through) if closed.state == "lost" and isinstance(right, Start) else right
+    def closed_ranges(*arguments: Any) -> Any:
+        return [each for each in right(*arguments) if not isinstance(each, LedgerRange) or each.state == "committed"]
 
-    patch.setattr(rebuild_chains, "position_after", position_after)
+    patch.setattr(rebuild, "closed_ranges", closed_ranges)
 
 
 def repaired_with_anything(patch: pytest.MonkeyPatch) -> None:

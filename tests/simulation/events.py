@@ -90,13 +90,16 @@ class Events(People):  # type: ignore[misc]
         raised=st.booleans(),
     )
     def outage(self, shard: int, some: list[Kind], runs: int, long: float, raised: bool) -> None:
-        """Nobody runs the pipeline for so long that records come and go; what is left is kept for longer, maybe."""
+        """Nobody runs the pipeline for so long that records come and go.
+
+        Where what is left is kept for longer then, somebody had noted before that nothing was there.
+        """
         self.put(shard, some[:1])
-        for _ in range(runs):
+        for _ in range(2 if raised else runs):
             self.whole_run()
         self.wait(1)
         self.put(shard, some[1:2])
-        self.wait(long)
+        self.wait(25 if raised else long)
         if raised:
             self.keep_for(48)
         self.put(shard, some[2:])
@@ -110,17 +113,20 @@ class Events(People):  # type: ignore[misc]
         times=st.integers(1, 3),
     )
     def trimmed_under_way(self, shard: int, some: list[Kind], stop: tuple[str, ...], times: int) -> None:
-        """A range is pinned, and its beginning is gone before it is read; or while it is."""
+        """A range is pinned, and its beginning is gone before it is read; or between two of its records."""
         self.whole_run()
         self.put(shard, some[:2])
         self.wait(0.6)
         self.put(shard, some[2:])
+        behaviour = self.world.service.behaviour
+        page_limit, behaviour.page_limit = behaviour.page_limit, 1
         reader = self.new()
         self.until(reader, *PINNED)
         self.go_on_with(lambda: reader, 1)
         self.until(reader, *stop, times=times)
         self.wait(self.world.producer.retention_ms / 3_600_000 - 0.3)
         self.finish(reader)
+        behaviour.page_limit = page_limit
         self.whole_run()
 
     @rule(shard=indexes, some=some_kinds, days=st.integers(1, 3))

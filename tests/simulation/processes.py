@@ -19,7 +19,7 @@ from simulation.world import PIPELINE, World
 from support.inline_engine import InlineEngine
 
 STEPS = ("plan", "ingest", "verify", "commit")
-MOST_BATCHES = 30
+MOST_BATCHES = 300
 _A_BUG = re.compile(r" through \S+: \w+(Error|Exception|Exit): ")
 """How ingest reports an exception that is none of ours."""
 

@@ -86,7 +86,7 @@ class Home(ABC):
 
     @abstractmethod
     def sync(self, directory_key: str) -> None:
-        """See to it that the names in a folder last, so that a commit in the ledger never outlives a file."""
+        """See to it that the names in a folder last, if it is there: no commit in the ledger outlives a file so."""
 
     @abstractmethod
     def open(self, key: str) -> pa.NativeFile:

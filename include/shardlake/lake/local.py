@@ -96,7 +96,7 @@ class LocalHome(Home):
 
         Whoever published a file may have died between giving it its name and this.
         """
-        with self.errors():
+        with self.errors(), contextlib.suppress(FileNotFoundError):
             _sync(self.path(directory_key))
 
     def open(self, key: str) -> pa.NativeFile:

@@ -18,6 +18,7 @@ TAP = Path(__file__).parent / "tap"
 """What PYTHONPATH has to name for a process to tell its effects."""
 
 _POLL_S = 0.01
+_TEMPORARY = "_shardlake/tmp"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,7 @@ class Tap:
         """What a loss of power would have taken although something that counts on it was there: nothing, it should be.
 
         A file's content has to be on disk before the file gets its name; the names in a folder, before the ledger's
-        next COMMIT.
+        next COMMIT. Not those of temporary files and their folders.
         """
         content, names, found = set[str](), set[str](), list[str]()
         opened = defaultdict[int, set[str]](set)  # by thread: each writes the files of one range
@@ -95,7 +96,8 @@ class Tap:
                 content.discard(keys[-1])
                 names.discard(keys[-1])
             elif effect in ("link", "rename", "mkdir"):
-                names |= {posixpath.dirname(keys[-1]) or "."} if keys[-1] != "." else set()  # what is above is not told
+                if keys[-1] != "." and not keys[-1].startswith(_TEMPORARY):  # what is above is not told
+                    names.add(posixpath.dirname(keys[-1]) or ".")
                 found += [f"the content of {keys[-1]}" for source in keys[:-1] if source in content]
             elif effect == "COMMIT":
                 found += [f"names in {folder} at {line['name']}" for folder in sorted(names)]
