@@ -55,7 +55,7 @@ BUGS: dict[str, tuple[Bug, str]] = {
     "the file not synced": (files.file_not_synced, "is not what it was before the power was lost"),
     "the folder not synced": (files.folder_not_synced, "is committed, and its file is not there"),
     "a quarantine forgotten": (files.quarantine_forgotten, "is not there|without its quarantine"),
-    "temporary files left": (files.temporary_files_left, "temporary files are left"),
+    "temporary files left": (files.temporary_files_left, "files are left"),
 }
 """Each with what the simulation says of it. Guards that would catch one as well are named where it is seeded."""
 

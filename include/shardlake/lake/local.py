@@ -66,7 +66,8 @@ class LocalHome(Home):
     def temporary(self, directory_key: str) -> Iterator[Path]:
         with self.errors():
             directory = self.path(directory_key)
-            directory.mkdir(parents=True, exist_ok=True)  # needs not outlive a loss of power
+            if not directory.is_dir():
+                directory.mkdir(parents=True, exist_ok=True)  # needs not outlive a loss of power
             handle, name = tempfile.mkstemp(dir=directory, prefix=_WRITING, suffix=".parquet")
             os.close(handle)
             temporary = Path(name)
@@ -187,7 +188,8 @@ def _make_directory(directory: Path, root: Path) -> None:
     if root not in directory.parents and directory.is_dir():
         return
     _make_directory(directory.parent, root)
-    directory.mkdir(exist_ok=True)
+    if not directory.is_dir():
+        directory.mkdir(exist_ok=True)
     _sync(directory.parent)
 
 
