@@ -1,7 +1,7 @@
 """`make simulate`: worlds of new seeds for SIMULATION_MINUTES (1); or those of SIMULATION_SEED.
 
-SIMULATION_SHRINK=1 makes what is found as short as it can be. SIMULATION_BUG seeds one of `bugs.BUGS`, or `all` of them
-in turn, each in the worlds of as many seeds as it takes.
+SIMULATION_SHRINK=1 makes what is found as short as it can be. SIMULATION_BUG seeds one of `bugs.BUGS`, or `all` of them,
+each in the worlds of as many seeds as it takes.
 """
 
 from __future__ import annotations
@@ -11,8 +11,10 @@ import logging
 import os
 import time
 from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
 from itertools import count
+from multiprocessing import get_context
 
 import pytest
 from hypothesis import Phase
@@ -26,9 +28,9 @@ def main() -> None:
     logging.disable()  # what is left out of a batch, thousands of times
     seed, bug = os.environ.get("SIMULATION_SEED"), os.environ.get("SIMULATION_BUG")
     if bug == "all":
-        for name in BUGS:
-            told = found(name)
-            print(json.dumps({"bug": name, **(asdict(told) if told else {})}), flush=True)
+        with ProcessPoolExecutor(mp_context=get_context("spawn"), initializer=logging.disable) as pool:
+            for name, told in zip(BUGS, pool.map(found, BUGS), strict=True):
+                print(json.dumps({"bug": name, **(asdict(told) if told else {})}), flush=True)
         return
     with pytest.MonkeyPatch.context() as patch:
         if bug:
