@@ -1,7 +1,7 @@
 """`make simulate`: worlds of new seeds for SIMULATION_MINUTES (1); or those of SIMULATION_SEED.
 
-SIMULATION_SHRINK=1 makes what is found as short as it can be. SIMULATION_BUG seeds one of `bugs.BUGS`, or `all` of them,
-each in the worlds of as many seeds as it takes.
+SIMULATION_SHRINK=1 makes what is found as short as it can be. SIMULATION_BUG seeds one of `bugs.BUGS`, or `all` of
+them, each in the worlds of as many seeds as it takes.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from html import escape
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
@@ -14,6 +15,7 @@ from shardlake.airflow.connections import aws_session
 from shardlake.airflow.tasks import Target, backfill_of
 from shardlake.backfill import DAG_ID as BACKFILL
 from shardlake.config import config_file, load_pipelines
+from shardlake.errors import ShardlakeError
 from shardlake.names import batch_directory, batch_id, dataset_of
 
 if TYPE_CHECKING:
@@ -48,7 +50,10 @@ def batch_app() -> FastAPI:
 
     @app.get("/{dag_id}/{run_id:path}", dependencies=[Depends(requires_access_dag(method="GET"))])
     def batch(dag_id: str, run_id: str) -> HTMLResponse:
-        files = batch_files(dag_id, run_id, _form(dag_id, run_id))
+        try:
+            files = batch_files(dag_id, run_id, _form(dag_id, run_id))
+        except ShardlakeError as exc:
+            return HTMLResponse(html_page("This batch cannot be read", f"<p>{escape(str(exc))}</p>"), 503, _HEADERS)
         if not files:
             return HTMLResponse(html_page("No batch", _NO_BATCH), 404, _HEADERS)
         return HTMLResponse(batch_page(run_id, files), 200, _HEADERS)
