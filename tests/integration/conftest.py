@@ -5,7 +5,6 @@ A module of tests that is about datasets runs over each place where they can be,
 
 from __future__ import annotations
 
-import functools
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -219,22 +218,34 @@ def shared_client(shared_kinesis: LocalKinesis) -> Any:
     return shared_kinesis.client(REGION)
 
 
-@pytest.fixture(scope="session")
-def shared_session() -> Callable[..., Kinesis]:
+class SharedSession:
     """Makes clients of ours in one boto3 session: a new one for each takes longer than most tests."""
-    shared = boto3.Session()
 
-    @functools.cache
-    def client(
+    def __init__(self) -> None:
+        self._session, self._made = boto3.Session(), dict[tuple[Any, ...], Kinesis]()
+
+    def __call__(
+        self,
         stream: str,
         region: str,
         endpoint_url: str | None,
         session: boto3.Session | None = None,
         role: Role | None = None,
     ) -> Kinesis:
-        return Kinesis(stream, region, endpoint_url, session or shared, role)
+        of = (stream, region, endpoint_url, session, role)
+        if of not in self._made:
+            self._made[of] = Kinesis(stream, region, endpoint_url, session or self._session, role)
+        return self._made[of].within(Budget(TEST_BUDGET_S))
 
-    return lambda *arguments, **more: client(*arguments, **more).within(Budget(TEST_BUDGET_S))
+    def forget(self) -> None:
+        """Give up the clients of streams that are gone: each holds connections."""
+        self._made.clear()
+
+
+@pytest.fixture(scope="session")
+def shared_session() -> SharedSession:
+    """The tests' one boto3 session."""
+    return SharedSession()
 
 
 @pytest.fixture
@@ -248,7 +259,7 @@ def make_world(
     bucket: Bucket | None,
     shared_kinesis: LocalKinesis,
     shared_client: Any,
-    shared_session: Callable[..., Kinesis],
+    shared_session: SharedSession,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Callable[..., World]]:
@@ -273,6 +284,7 @@ def make_world(
         {"deny": [], "page_limit": None, "empty_pages": 0, "retention_behaviour": "resume", "reset_stats": True}
         | {"limits": [], "faults": []}
     )
+    shared_session.forget()
 
 
 @pytest.fixture

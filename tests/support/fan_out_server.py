@@ -211,6 +211,8 @@ class _Http2:
 
     def _give(self, subscription: Subscription, iterator: str, events: int | None) -> bool:
         """Send what the shard has; whether it goes on."""
+        heard = select.poll()  # unlike select.select, for any number of open files
+        heard.register(self._tls, select.POLLIN)
         while events is None or events > 0:
             page = self._server.call("GetRecords", ShardIterator=iterator, Limit=self._server.event_records)
             iterator = page["NextShardIterator"]
@@ -220,7 +222,7 @@ class _Http2:
                 return False
             if page["Records"]:
                 events = events and events - 1
-            elif select.select([self._tls], [], [], 0.02)[0]:
+            elif heard.poll(20):
                 self._listen()
         return True
 
