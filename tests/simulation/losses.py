@@ -52,12 +52,19 @@ class Losses:
             parents = [chains[parent].position for parent in shards[shard_id].parents if parent in chains]
             readable = all(isinstance(position, ShardEnd) for position in parents) and not shards[shard_id].missing
             stands = chain.open_range is None and before.get(shard_id) == chain.position.key
-            if readable and stands and (self._is_there(chain.position) or self._in_time(shard_id, chain.position.key)):
+            if (
+                readable
+                and stands
+                and (self._is_there(shard_id, chain.position) or self._in_time(shard_id, chain.position.key))
+            ):
                 self._looked[shard_id] = chain.position.key, at_ms, self._world.producer.retention_ms
 
-    def _is_there(self, position: Position) -> bool:
-        after_a_record = isinstance(position, Start) and position.kind == "AFTER"
-        return after_a_record and int(position.key) not in self._world.producer.gone_at_ms
+    def _is_there(self, shard_id: str, position: Position) -> bool:
+        """Whether a position is behind a record, which is still there."""
+        if not isinstance(position, Start) or position.kind != "AFTER":
+            return False
+        producer, number = self._world.producer, int(position.key)
+        return number not in producer.gone_at_ms and any(put.number == number for put in producer.of_shard[shard_id])
 
     def _in_time(self, shard_id: str, position: str) -> bool:
         """Whether somebody looked behind a position so lately that nothing that came since can be gone."""
