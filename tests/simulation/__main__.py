@@ -34,7 +34,7 @@ def main() -> None:
         return
     with pytest.MonkeyPatch.context() as patch:
         if bug:
-            BUGS[bug][0](patch)
+            BUGS[bug].bug(patch)
         if seed:
             phases = [Phase.shrink] if os.environ.get("SIMULATION_SHRINK") else []
             print(f"seed {seed}: {campaign(int(seed), *phases)}")

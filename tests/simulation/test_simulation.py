@@ -64,7 +64,7 @@ def found() -> dict[str, dict[str, str]]:
 
 @pytest.mark.parametrize("name", BUGS)
 def test_a_bug_is_found(name: str, found: dict[str, dict[str, str]]) -> None:
-    assert re.search(BUGS[name][1], found[name].get("said", "nothing was found"))
+    assert re.search(BUGS[name].said, found[name].get("said", "nothing was found"))
 
 
 def test_the_seed_that_a_failure_prints_shows_it_again(found: dict[str, dict[str, str]]) -> None:
