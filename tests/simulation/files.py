@@ -96,6 +96,10 @@ class Files:
         left = [key for key in self._there("_shardlake") if ".writing-" in key]
         assert not left, f"half written files are left: {left}"
 
+    def are_none(self) -> None:
+        """What holds of a backfill that was killed before its bounds were pinned."""
+        assert not self._there(DATA), "files of a backfill that was never opened"
+
     def _there(self, folder: str) -> set[str]:
         return {*self._world.place.files(f"{self._folder}/{folder}")}
 
