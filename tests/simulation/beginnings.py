@@ -61,9 +61,13 @@ class Beginnings:
         if first:
             self._check_nothing_before()
 
-    def rebuilt(self, with_rows: set[str]) -> None:
-        """The ledger was lost: chains without rows begin anew, each with its oldest record."""
-        self.of = {shard_id: begun for shard_id, begun in self.of.items() if shard_id in with_rows}
+    def rebuilt(self, known: set[str]) -> None:
+        """The ledger was lost: chains of which nothing was known begin anew, each with its oldest record.
+
+        Args:
+            known: ids of the shards with rows, and of those that are at their end, as they were from the beginning.
+        """
+        self.of = {shard_id: begun for shard_id, begun in self.of.items() if shard_id in known}
         self._rebuilt = True
 
     def never_there(self, put: Put) -> bool:

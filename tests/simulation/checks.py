@@ -140,7 +140,8 @@ class Checks:
             checks.chains.rebuilt()
             checks.losses.forget()
             if scope[1] == LIVE:
-                checks.beginnings.rebuilt({row.range.shard_id for row in self._world.rows(scope)})
+                finished = {id_ for id_, chain in self._world.chains(scope).items() if chain.position is SHARD_END}
+                checks.beginnings.rebuilt({row.range.shard_id for row in self._world.rows(scope)} | finished)
         self.after_a_step()
 
     def at_the_end(self) -> None:
