@@ -52,14 +52,16 @@ BUGS: dict[str, Seeded] = {
     "rebuilt without its losses": Seeded(chains.rebuilt_without_losses, "contradicts itself", seed=2),
     "an end within an aggregate": Seeded(reading.end_within_an_aggregate, r"holds \[.* was put"),
     "an expired iterator resumed at the last record": Seeded(
-        reading.expired_iterator_resumed_at, r"holds \[.* was put", seed=2
+        reading.expired_iterator_resumed_at, r"holds \[.* was put|is not there", seed=2
     ),
     "an expired iterator resumed behind a record": Seeded(
-        reading.expired_iterator_resumed_behind_a_record, r"holds \[.* was put", seed=3
+        reading.expired_iterator_resumed_behind_a_record, r"holds \[.* was put|is not there", seed=3
     ),
-    "the anchor not checked": Seeded(reading.anchor_not_checked, r"holds \[.* was put", seed=2),
+    "the anchor not checked": Seeded(reading.anchor_not_checked, r"holds \[.* was put|is not there", seed=2),
     "loss not looked for": Seeded(reading.loss_not_looked_for, r"holds \[.* was put"),
-    "trimming under way not looked for": Seeded(reading.trimming_not_looked_for, r"holds \[.* was put", seed=3),
+    "trimming under way not looked for": Seeded(
+        reading.trimming_not_looked_for, r"holds \[.* was put|is not there", seed=3
+    ),
     "a page read beyond the end": Seeded(reading.one_more_than_through, r"holds \[.* was put|nothing is wrong"),
     "a start hours behind the horizon": Seeded(
         reading.horizon_is_no_margin, "is in no range|is not read|is declared lost", seed=3
