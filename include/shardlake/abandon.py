@@ -38,7 +38,7 @@ def files_of(steps: Steps, range_: SequenceRange) -> list[str]:
     key = FileKey.of(range_)
     data, quarantine = (
         [file for name in names if (file := parse_file_name(key.shard_id, name))]
-        for directory in (key.directory, key.quarantine_directory)
+        for directory in key.directories
         for names in [steps.home.names(directory, after=key.start_key, before=key.through_key)]
     )
     return [file.path for file in data] + [file.quarantine for file in quarantine]
@@ -59,8 +59,7 @@ def abandon(steps: Steps, range_: SequenceRange, entry: JournalEntry) -> None:
     def remove_files() -> None:
         for file in files_of(steps, range_):
             steps.home.remove(file)
-        key = FileKey.of(range_)
-        for directory in (key.directory, key.quarantine_directory):
+        for directory in FileKey.of(range_).directories:
             steps.home.sync(directory)  # a file that a loss of power brings back would be in the next one's way
 
     steps.ledger.abandon(entry, remove_files)

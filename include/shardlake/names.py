@@ -76,6 +76,11 @@ class FileKey:
         return f"{QUARANTINE}/{_partition(self.shard_id)}"
 
     @property
+    def directories(self) -> tuple[str, str]:
+        """Where the files of the range are: data, then quarantine."""
+        return self.directory, self.quarantine_directory
+
+    @property
     def quarantine(self) -> str:
         """`quarantine/shard_id=<shard>/<start>-<through>.parquet`: where there is anything to quarantine."""
         return f"{self.quarantine_directory}/{self.start_key}-{self.through_key}.parquet"

@@ -54,6 +54,8 @@ def broken(steps: Steps, draft: BatchPlan, shard_id: str | None) -> Iterator[tup
             else:
                 aside = quarantine_of(steps.home, row.range, found.footer)
                 yield row, aside if isinstance(aside, Finding) else None
+                for directory in FileKey.of(row.range).directories if row.range in repaired else ():
+                    steps.home.sync(directory)  # whoever repaired it may have died before its name was on disk
 
 
 def repair(steps: Steps, draft: BatchPlan, row: LedgerRange, entry: JournalEntry) -> None:

@@ -55,7 +55,7 @@ def test_every_boundary_of_the_steps_is_one_to_be_killed_at(tmp_path: Path, monk
     with running() as kinesis:
         recorded = [str(each) for each in StepsTier(tmp_path, kinesis).boundaries()]
     assert set(recorded) >= OF_THE_PROTOCOL
-    assert boundaries_of_part("steps", tmp_path) == recorded
+    assert sorted(boundaries_of_part("steps", tmp_path)) == sorted(recorded)  # shards are asked side by side
 
 
 def test_every_request_that_writes_to_an_object_store_is_one_to_be_killed_at(tmp_path: Path) -> None:

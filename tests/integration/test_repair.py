@@ -77,6 +77,21 @@ class TestRepair:
         assert (result.exit_code, result.stdout.splitlines()[-1]) == (0, "2 files looked at, 1 repaired, 0 not")
         assert before.items() <= world.files().items()
 
+    def test_what_one_put_in_place_that_died_then_is_brought_to_disk_by_the_next(
+        self, world: World, shardlake: CommandLine, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Kills: a file of which a loss of power brings the damaged one back, taken for repaired."""
+        file = files(world)[0]
+        whole = file.read_bytes()
+        file.unlink()
+        shardlake.json("repair", "p", *WHY)
+        assert file.read_bytes() == whole
+        synced: list[str] = []
+        monkeypatch.setattr(LocalHome, "sync", lambda _, it: synced.append(it))
+        assert shardlake.lines("repair", "p") == ["2 files looked at, 0 repaired, 0 not"]
+        key = FileKey.of(rows(world)[0].range)
+        assert synced == [key.directory, key.quarantine_directory]
+
     def test_one_that_takes_hours_keeps_its_files(
         self, world: World, shardlake: CommandLine, monkeypatch: pytest.MonkeyPatch
     ) -> None:
