@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from itertools import chain
 
-from support.faults.airflow import GOING_ON, JVM, LAST, ONE_INDEX, PART, WAYS, cells, is_untold, strings, task_of
+from support.faults.airflow.cells import PART, cells, strings
+from support.faults.airflow.lane import is_untold, task_of
+from support.faults.airflow.ways import GOING_ON, JVM, LAST, ONE_INDEX, WAYS
 from support.faults.boundaries import Boundary
 from support.faults.results import Cell
 

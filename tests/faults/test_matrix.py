@@ -16,7 +16,7 @@ import pytest
 
 from demo.folder import REPOSITORY
 from local_kinesis.process import running
-from support.faults.airflow import PART
+from support.faults.airflow.cells import PART
 from support.faults.steps import StepsTier
 
 pytestmark = pytest.mark.slow

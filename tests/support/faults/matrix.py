@@ -18,7 +18,9 @@ from demo.background import Background
 from demo.object_store import ObjectStore, start_object_store
 from demo.postgres import Postgres, postgres
 from local_kinesis.process import running
-from support.faults import airflow, spark, steps
+from support.faults import spark, steps
+from support.faults.airflow import cells as airflow_cells
+from support.faults.airflow.tier import AirflowTier, lanes
 from support.faults.boundaries import Boundary
 from support.faults.report import markdown, table
 from support.faults.results import OK, Cell, Outcome, Results, diagonally, tried
@@ -125,12 +127,13 @@ class Matrix:
             kinesis = stack.enter_context(running())
             background = stack.enter_context(Background(self._root / "airflow.json"))
             server = stack.enter_context(_postgres(self._root)) if "postgres" in ledgers else None
-            tier = airflow.AirflowTier(self._root / "airflow-tier", kinesis, background, airflow.lanes(ledgers), server)
+            tier = AirflowTier(self._root / "airflow-tier", kinesis, background, lanes(ledgers), server)
             tier.start()
             boundaries = _by_text(tier.boundaries())
-            cells = self._asked_for("airflow", "sqlite", airflow.PART) if self._asked.part else []
+            cells = self._asked_for("airflow", "sqlite", airflow_cells.PART) if self._asked.part else []
             for ledger in ledgers if not self._asked.part else ():
-                cells += self._asked_for("airflow", ledger, list(airflow.cells(list(boundaries.values()), ledger)))
+                pairs = list(airflow_cells.cells(list(boundaries.values()), ledger))
+                cells += self._asked_for("airflow", ledger, pairs)
             self._write_down(cells, lambda todo: tier.outcomes(todo, boundaries))
         return cells
 
