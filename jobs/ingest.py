@@ -16,7 +16,6 @@ import argparse
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from math import ceil
 from pathlib import Path
@@ -32,9 +31,8 @@ from shardlake.plan import BatchPlan
 
 _NONE: Mapping[str, str] = {}
 
-SIDE_BY_SIDE = 2
-"""Ranges that one Spark task reads at once, at most. A shard gives 2 MiB/s and a core takes many times that, but each
-range at work takes some 60 MiB: with two of them a worker stays at about 300 MiB."""
+SIDE_BY_SIDE = 16
+"""Ranges that one Spark task reads at once, at most. A shard gives 2 MiB/s, of which a core takes in some 90 MB/s."""
 
 REPORT = {
     **dict.fromkeys(("shard_id", "range", "error", "message"), ("string", pa.string())),
@@ -67,12 +65,11 @@ def ingest(
         (own_ranges,) = plan.groups
         for batch in batches:
             ranges = [own_ranges[row] for row in batch.column(0).to_pylist()]
-            with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
-                reports = ingest_ranges(plan, ranges, session, pool.map)
+            reports = ingest_ranges(plan, ranges, session, SIDE_BY_SIDE)
             yield pa.RecordBatch.from_pylist([asdict(report) for report in reports], schema)
 
-    count = len(ranges)
-    tasks = min(count, max(spark.sparkContext.defaultParallelism, ceil(count / SIDE_BY_SIDE)))
+    count, slots = len(ranges), spark.sparkContext.defaultParallelism
+    tasks = min(count, slots * ceil(count / (slots * SIDE_BY_SIDE)))
     return [RangeReport(**row.asDict()) for row in spark.range(0, count, 1, tasks).mapInArrow(work, ddl).collect()]
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import partial
 
@@ -12,11 +13,15 @@ from pydantic import TypeAdapter
 
 from shardlake.errors import ConflictError, ShardlakeError, error_named, most_severe
 from shardlake.kinesis.client import Kinesis
-from shardlake.kinesis.reader import read_range
+from shardlake.kinesis.reader import PAGE_BYTES, read_range
 from shardlake.lake.home import open_home
 from shardlake.plan import BatchPlan, digest
 from shardlake.ranges import SequenceRange
 from shardlake.sinks.parquet import ParquetSink
+
+PAGES_BYTES = 16 * 2**20
+"""What the pages of all ranges that are read side by side are held to, together. A call takes 1.1 ms of CPU whatever
+its page's size, so where few ranges are read pages may be larger."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +66,13 @@ def ingest_ranges(
     plan: BatchPlan,
     ranges: Sequence[SequenceRange],
     session: boto3.Session | None = None,
-    each: Callable[[Callable[[SequenceRange], RangeReport], Iterable[SequenceRange]], Iterable[RangeReport]] = map,
+    side_by_side: int = 1,
 ) -> list[RangeReport]:
     """Publish ranges, whatever happens reporting what became of each.
 
     Args:
         session: a boto3 session with other credentials than the default chain's.
-        each: `map`: one after another; the `map` of a pool of threads: side by side.
+        side_by_side: how many ranges are read at once, each by a thread.
     """
     try:
         stream = plan.stream
@@ -75,11 +80,18 @@ def ingest_ranges(
         sink = ParquetSink(open_home(plan.dataset, plan.storage, session))
     except Exception as exc:
         return [_failed(range_, exc) for range_ in ranges]
-    return list(each(partial(_ingest, plan, kinesis, sink), ranges))
+    side_by_side = min(side_by_side, len(ranges))
+    ingest = partial(_ingest, plan, kinesis, sink, min(PAGE_BYTES, PAGES_BYTES // max(side_by_side, 1)))
+    if side_by_side <= 1:
+        return list(map(ingest, ranges))
+    with ThreadPoolExecutor(side_by_side) as pool:
+        return list(pool.map(ingest, ranges))
 
 
-def _ingest(plan: BatchPlan, kinesis: Kinesis, sink: ParquetSink, range_: SequenceRange) -> RangeReport:
-    how = plan.stream.retention_ms, plan.read_fraction, plan.retry_budget_s, plan.consumer_arn
+def _ingest(
+    plan: BatchPlan, kinesis: Kinesis, sink: ParquetSink, page_bytes: int, range_: SequenceRange
+) -> RangeReport:
+    how = plan.stream.retention_ms, plan.read_fraction, plan.retry_budget_s, plan.consumer_arn, page_bytes
     try:
         published = sink.write(plan, range_, lambda: read_range(kinesis, range_, *how))
     except Exception as exc:

@@ -396,8 +396,7 @@ class TestSideBySide:
         throttled = {"kind": "throttle", "shard": plan.groups[0][2].shard_id, "stream": world.stream}
         late = {"kind": "delay", "ms": 500, "shard": plan.groups[0][0].shard_id, "stream": world.stream}
         world.control(faults=[{**throttled, "operation": "GetRecords"}, {**late, "operation": "GetRecords"}])
-        with ThreadPoolExecutor(2) as pool:
-            reports = ingest_ranges(plan, list(plan.ranges), None, pool.map)
+        reports = ingest_ranges(plan, list(plan.ranges), side_by_side=2)
         assert [report.range for report in reports] == [str(range_) for range_ in plan.ranges]
         assert [report.error for report in reports] == [None, "DataLossError", "UnavailableError", None]
         assert [len(world.numbers(shard)) for shard in range(4)] == [reports[0].rows, 0, 0, reports[3].rows]
@@ -408,8 +407,7 @@ class TestSideBySide:
         world = make_world(shards=6)
         world.produce(300)
         plan = world.plan()
-        with ThreadPoolExecutor(4) as pool:
-            reports = ingest_ranges(plan, [*plan.ranges, *plan.ranges], None, pool.map)
+        reports = ingest_ranges(plan, [*plan.ranges, *plan.ranges], side_by_side=4)
         assert [report.error for report in reports] == [None] * 12
         assert reports[:6] == reports[6:]
         world.assert_rows_are_those_acknowledged()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import random
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import partial
+from itertools import chain
 from pathlib import Path
 
 import pyarrow as pa
@@ -20,7 +22,7 @@ from shardlake.kinesis.user_records import as_they_are
 from shardlake.lake import parquet
 from shardlake.lake.footer import Footer, checksum_of_file, read_footer
 from shardlake.lake.local import LocalHome
-from shardlake.lake.parquet import row_groups, write_range
+from shardlake.lake.parquet import pieces, row_groups, write_range
 from shardlake.lake.rows import SCHEMA
 from shardlake.plan import BatchPlan, Run, Stream
 from shardlake.ranges import SHARD_END, SequenceNumber, SequenceRange, Start
@@ -86,12 +88,12 @@ class TestRowGroups:
             patch.setattr(parquet, "ROW_GROUP_ROWS", 8)
             patch.setattr(parquet, "ROW_GROUP_BYTES", 20)
             patch.setattr(parquet, "PIECE_ROWS", 3)
-            groups = list(row_groups(map(as_they_are, pages_of(data, sizes)), "clicks"))
-        assert [[len(row) for row in group.column("data").to_pylist()] for group in groups] == by_hand(lengths)
-        numbers = [number for group in groups for number in group.column("sequence_number").to_pylist()]
+            patch.setattr(parquet, "PIECE_BYTES", 9)
+            groups = list(row_groups_of(pages_of(data, sizes)))
+        cuts = [[list(map(len, piece.to_pylist())) for piece in group["data"].iterchunks()] for group in groups]
+        assert cuts == row_groups_by_hand(pieces_by_hand(lengths))
+        numbers = [number for group in groups for number in group["sequence_number"].to_pylist()]
         assert numbers == [str(FIRST + row) for row in range(len(data))]
-        pieces = [chunk for group in groups for chunk in group.column("data").iterchunks()]
-        assert max(map(len, pieces), default=0) <= 3
 
     def test_a_row_larger_than_a_row_group_has_one_of_its_own(self, tmp_path: Path) -> None:
         data = [b"a", b"x" * (parquet.ROW_GROUP_BYTES + 1), b"b"]
@@ -101,17 +103,51 @@ class TestRowGroups:
 
     def test_pages_without_records_do_not_matter(self) -> None:
         empty = Page([], [], [], [], "iterator", 1, 0)
-        (group,) = row_groups(map(as_they_are, [empty, *pages_of([b"x"], [1]), empty]), "clicks")
+        (group,) = row_groups_of([empty, *pages_of([b"x"], [1]), empty])
         assert group.num_rows == 1
 
+    def test_what_waits_leaves_no_file_and_no_memory(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Kills: a file with a name, which a killed worker would leave behind; rows that wait in memory."""
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+        waiting = row_groups(pieces(map(as_they_are, pages_of([b"x" * 1000] * 40_000, [1000])), "clicks"))
+        before = pa.total_allocated_bytes()
+        group = next(waiting)
+        assert group.num_rows > 16_000
+        assert pa.total_allocated_bytes() - before < 4 * 2**20
+        assert list(tmp_path.iterdir()) == []
+        rest = [each.num_rows for each in waiting]
+        assert group.num_rows + sum(rest) == 40_000
+        assert set(group["data"].to_pylist()) == {b"x" * 1000}  # while others came in
 
-def by_hand(lengths: list[int]) -> list[list[int]]:
-    """Row groups of at most 8 rows and 20 bytes, but of at least one row."""
-    groups: list[list[int]] = []
+    def test_a_full_disk_is_named(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Kills: a message that names the dataset's disk only, which may have room."""
+        monkeypatch.setattr(tempfile, "TemporaryFile", partial(open, "/dev/full", "w+b"))
+        with pytest.raises(OSError, match=f"No space left on device: '{tempfile.gettempdir()}'"):
+            write(tmp_path / "file", [b"x" * 100_000] * 100, [10])
+
+
+def row_groups_of(pages: Iterable[Page]) -> Iterator[pa.Table]:
+    return row_groups(pieces(map(as_they_are, pages), "clicks"))
+
+
+def pieces_by_hand(lengths: list[int]) -> list[list[int]]:
+    """Pieces of at most 3 rows and 9 bytes, but of at least one row."""
+    pieces: list[list[int]] = []
     for length in lengths:
-        if not groups or len(groups[-1]) == 8 or sum(groups[-1]) + length > 20:
+        if not pieces or len(pieces[-1]) == 3 or sum(pieces[-1]) + length > 9:
+            pieces.append([])
+        pieces[-1].append(length)
+    return pieces
+
+
+def row_groups_by_hand(pieces: list[list[int]]) -> list[list[list[int]]]:
+    """Row groups of at most 8 rows and 20 bytes, but of at least one piece."""
+    groups: list[list[list[int]]] = []
+    for piece in pieces:
+        rows = [*chain(*groups[-1]), *piece] if groups else []
+        if not groups or len(rows) > 8 or sum(rows) > 20:
             groups.append([])
-        groups[-1].append(length)
+        groups[-1].append(piece)
     return groups
 
 

@@ -19,6 +19,14 @@ from shardlake.errors import ConfigError, IngestError
 PACKAGE = Path(__file__).parents[1]
 JOB = PACKAGE.parents[1] / "jobs" / "ingest.py"
 
+MEMORY = {
+    "ARROW_DEFAULT_MEMORY_POOL": "system",
+    "MALLOC_ARENA_MAX": "2",
+    "MALLOC_MMAP_THRESHOLD_": "33554432",
+    "MALLOC_TRIM_THRESHOLD_": "33554432",
+}
+"""Environment of Spark's processes: what one thread of a worker frees serves the others, without the kernel's help."""
+
 TERM_S = 10.0
 """How long Spark may take to end on its own before its process group is killed."""
 
@@ -40,7 +48,7 @@ class SparkSubmit:
         with tempfile.TemporaryDirectory(prefix="shardlake-") as scratch:
             package, plan_file = zip_package(Path(scratch) / "shardlake.zip"), Path(scratch) / "plan.json"
             plan_file.write_text(job.plan_text, encoding="utf-8")
-            environment = {"PYSPARK_PYTHON": sys.executable, **os.environ, **job.credentials}
+            environment = {"PYSPARK_PYTHON": sys.executable, **MEMORY, **os.environ, **job.credentials}
             process = self._process = subprocess.Popen(
                 self.arguments(job, package, plan_file),
                 env=environment,
@@ -69,7 +77,8 @@ class SparkSubmit:
         submit = shutil.which("spark-submit", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
         if submit is None:
             raise ConfigError("there is no spark-submit", todo="Install pyspark beside shardlake, or put Spark on PATH")
-        conf = {"spark.ui.showConsoleProgress": "false", "spark.ui.enabled": "false", **self._config.conf}
+        memory = {f"spark.executorEnv.{name}": value for name, value in MEMORY.items()}
+        conf = {"spark.ui.showConsoleProgress": "false", "spark.ui.enabled": "false", **memory, **self._config.conf}
         on_this_machine = ("local", "spark://127.0.0.1:", "spark://localhost:")
         if self._config.master.startswith(on_this_machine):  # nothing of it listens beyond it
             conf = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1", **conf}

@@ -73,6 +73,7 @@ class Kinesis:
 
     Attributes:
         budget: how long calls that fail are tried again.
+        held_back: whether one had to be, since `within`.
     """
 
     def __init__(
@@ -84,7 +85,7 @@ class Kinesis:
         role: Role | None = None,
     ) -> None:
         self.region, self.endpoint_url, self._role = region, endpoint_url, role
-        self.budget = Budget(PLANNING_S)
+        self.budget, self.held_back = Budget(PLANNING_S), False
         self.stream_name = stream.rpartition("/")[2]
         self._arn = {"StreamARN": stream} if stream.startswith("arn:") else {}
         self._stream = self._arn or {"StreamName": stream}
@@ -105,7 +106,7 @@ class Kinesis:
     def within(self, budget: Budget) -> Kinesis:
         """The same client with another budget."""
         other = copy.copy(self)
-        other.budget = budget
+        other.budget, other.held_back = budget, False
         return other
 
     def describe(self) -> tuple[Stream, int]:
@@ -227,6 +228,7 @@ class Kinesis:
             try:
                 return self._reply(operation, member, request)
             except UnavailableError as failure:
+                self.held_back = True
                 if backoff_s == 1.0:
                     log.warning("%s; trying again", failure.what)
                 self.budget.wait(random.uniform(0, backoff_s), failure)  # noqa: S311 (jitter)
@@ -240,6 +242,8 @@ class Kinesis:
         """
         with self._errors():
             reply: dict[str, Any] = getattr(self._client, operation)(**request)
+        if reply["ResponseMetadata"].get("RetryAttempts"):
+            self.held_back = True
         if member in reply:
             return reply
         raise UnavailableError(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator
 from functools import partial
-from itertools import pairwise
+from operator import lt
 
 from shardlake.errors import ConflictError, DataLossError, IngestError, UnavailableError
 from shardlake.kinesis.budget import Budget
@@ -26,6 +26,9 @@ PAGE_BYTES = 2 * 2**20
 """What a page of large records is held to. The service's 10 MiB take seven times that while a reply is decoded, and
 calls are no scarcer for it: a shard gives out 2 MiB and answers five calls a second."""
 
+FIRST_RECORDS = 250
+"""Records of a range's first page, which tells how large they are."""
+
 
 def read_range(
     kinesis: Kinesis,
@@ -34,6 +37,7 @@ def read_range(
     read_fraction: float | None = None,
     retry_budget_s: float = RETRY_BUDGET_S,
     consumer_arn: str | None = None,
+    page_bytes: int = PAGE_BYTES,
 ) -> Iterator[Page]:
     """The records of a range, page by page, in sequence order; no page is empty.
 
@@ -42,6 +46,7 @@ def read_range(
         read_fraction: the share of the shard's read limits to take; None: as fast as the service answers.
         retry_budget_s: how long to go on without a new record while calls fail or pages are empty.
         consumer_arn: the registered consumer to read by (enhanced fan-out); None: poll.
+        page_bytes: what pages are held to, about. Decoding one takes several times its size.
 
     Raises:
         DataLossError: records of the range are no longer retained.
@@ -53,7 +58,7 @@ def read_range(
     try:
         kinesis = kinesis.within(Budget(retry_budget_s))
         quota = ReadQuota(read_fraction) if read_fraction else None
-        poll = partial(_pages, kinesis, range_, quota=quota)
+        poll = partial(_pages, kinesis, range_, quota=quota, page_bytes=page_bytes)
         shard_id, anchor = range_.shard_id, range_.anchor
         pages = fan_out(kinesis, consumer_arn, shard_id, anchor, poll) if consumer_arn else poll(anchor)
         yield from _read(kinesis, range_, retention_ms, pages)
@@ -88,18 +93,21 @@ def _read(kinesis: Kinesis, range_: SequenceRange, retention_ms: int, pages: Ite
     continuity.prove()
 
 
-def _pages(kinesis: Kinesis, range_: SequenceRange, anchor: SequenceNumber, quota: ReadQuota | None) -> Iterator[Page]:
+def _pages(
+    kinesis: Kinesis, range_: SequenceRange, anchor: SequenceNumber, quota: ReadQuota | None, page_bytes: int
+) -> Iterator[Page]:
     """Pages with records from the anchor on, to the shard's end or for as long as one asks.
 
-    Replies without a new record have a budget of their own: looking back at an old one is no progress.
+    Replies without a new record have a budget of their own: looking back at an old one is no progress. A shard that has
+    refused a call is read at the pace of its limits from then on: waiting by guess would leave some of them unused.
     """
     silence = Budget(kinesis.budget.seconds)
     page = _first_page(kinesis, range_, anchor, silence)
-    last, empty, limit = page.number(0), 0, MAX_PAGE_RECORDS
+    last, empty, limit = page.number(0), 0, FIRST_RECORDS
     while True:
         if len(page):
             silence.renew()
-            last, empty, limit = page.number(-1), 0, _limit(page)
+            last, empty, limit = page.number(-1), 0, _limit(page, page_bytes)
             yield page
         if page.next_iterator is None:
             return
@@ -108,6 +116,8 @@ def _pages(kinesis: Kinesis, range_: SequenceRange, anchor: SequenceNumber, quot
             if empty % HORIZON_CHECK == 0:
                 _check_retained(kinesis, range_, last)
             silence.wait(EMPTY_PAGE_WAIT_S, _silent(range_))
+        if quota is None and kinesis.held_back:
+            quota = ReadQuota(1.0)
         if quota:
             quota.wait(sum(map(len, page.data)))
         page = _next_page(kinesis, range_, page.next_iterator, last, limit)
@@ -117,7 +127,7 @@ def _first_page(kinesis: Kinesis, range_: SequenceRange, anchor: SequenceNumber,
     """The first page with records from the anchor on. Where there is none, older records tell that it is only late."""
     shard_id = range_.shard_id
     while True:
-        page = page_at(kinesis, shard_id, anchor)
+        page = page_at(kinesis, shard_id, anchor, FIRST_RECORDS)
         if len(page):
             return page
         horizon = unexpired(kinesis, lambda: first_page(kinesis, kinesis.iterator_at_horizon(shard_id), limit=1))
@@ -126,9 +136,9 @@ def _first_page(kinesis: Kinesis, range_: SequenceRange, anchor: SequenceNumber,
         silence.wait(EMPTY_PAGE_WAIT_S, _silent(range_))
 
 
-def _limit(page: Page) -> int:
-    """How many records to ask for, so that the next page has about `PAGE_BYTES`."""
-    return min(MAX_PAGE_RECORDS, max(1, PAGE_BYTES * len(page) // max(1, sum(map(len, page.data)))))
+def _limit(page: Page, page_bytes: int) -> int:
+    """How many records to ask for, so that the next page has about so many bytes."""
+    return min(MAX_PAGE_RECORDS, max(1, page_bytes * len(page) // max(1, sum(map(len, page.data)))))
 
 
 def _next_page(kinesis: Kinesis, range_: SequenceRange, iterator: str, last: SequenceNumber, limit: int) -> Page:
@@ -152,9 +162,10 @@ def _check_follows(page: Page, last: SequenceNumber | None, range_: SequenceRang
         raise _lost(range_, first)
     numbers = page.sequence_numbers
     if len({len(number) for number in numbers}) == 1:  # texts of one length order as their integers, and faster
-        ordered = all(a < b for a, b in pairwise(numbers))
+        ordered = all(map(lt, numbers, numbers[1:]))
     else:
-        ordered = all(int(a) < int(b) for a, b in pairwise(numbers))
+        keys = list(map(int, numbers))
+        ordered = all(map(lt, keys, keys[1:]))
     if not ordered or (last and first <= last):
         raise IngestError(f"GetRecords gave records of {range_} out of order, from {first}", todo="Run the step again")
 

@@ -181,7 +181,7 @@ def _check_numbers(records: list[Record]) -> None:
     numbers = [record.sequence_number for record in records]
     lengths = set(map(len, numbers)) or {1}
     text = "".join(numbers) or "0"
-    decimal = text.isascii() and text.isdecimal() and min(lengths) >= 1 and max(lengths) <= DIGITS
+    decimal = text.isascii() and text.encode().isdigit() and min(lengths) >= 1 and max(lengths) <= DIGITS
     if not decimal or (numbers and not min(numbers).strip("0")):  # of texts of digits, those of zero sort first
         raise IngestError(
             "GetRecords replied otherwise than documented: a sequence number is positive, of up to 56 decimal digits",

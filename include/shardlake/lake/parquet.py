@@ -1,11 +1,12 @@
 """A range to one Parquet file: the same range gives the same bytes within one code version, the same rows always.
 
 Row groups, and the pieces that the writer gets them in, are cut by the rows alone, not by the pages that happened to
-bring them. Memory is that of one row group and one page, however large the range is.
+bring them. Memory is that of one page, however large the range is; a row group waits in a file (`pending`).
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from threading import Lock
@@ -17,6 +18,7 @@ import shardlake
 from shardlake.kinesis.page import Page
 from shardlake.kinesis.user_records import UserRecords, unpacker
 from shardlake.lake.footer import Footer, parquet_writer, put_footer
+from shardlake.lake.pending import PendingRows
 from shardlake.lake.quarantine import QUARANTINE_SCHEMA, QuarantineRows
 from shardlake.lake.rows import SCHEMA, RowsChecksum, data_bytes, lengths_of, rows_of
 from shardlake.plan import LAYOUT, BatchPlan
@@ -24,10 +26,11 @@ from shardlake.ranges import SequenceRange
 
 ROW_GROUP_ROWS = 131_072
 ROW_GROUP_BYTES = 16 * 2**20
-"""A row group ends before the row that would bring its `data` over this size."""
+"""A row group ends before the piece that would bring its `data` over this size."""
 
 PIECE_ROWS = 1_024
-"""The writer ends data pages where its input is cut, so a row group comes in pieces of this many rows."""
+PIECE_BYTES = 2**20
+"""A piece ends before the row that would bring its `data` over this size. The writer ends data pages where it ends."""
 
 _ONE_AT_A_TIME = Lock()
 """Writing a row group takes several times its memory for a moment."""
@@ -45,19 +48,23 @@ def write_range(path: Path, aside: Path, plan: BatchPlan, range_: SequenceRange,
         OSError: the disk does not take it.
     """
     checksum, size = RowsChecksum(), 0
+
+    def noted(piece: pa.RecordBatch) -> pa.RecordBatch:
+        nonlocal size
+        checksum.update(piece)
+        size += data_bytes(piece)
+        return piece
+
     with (
         parquet_writer(path, SCHEMA, ["stream", "partition_key", "explicit_hash_key"]) as writer,
         parquet_writer(aside, QUARANTINE_SCHEMA, ["stream", "reason"]) as aside_writer,
     ):
         quarantine = QuarantineRows(plan.stream.name, aside_writer.write_batch)
         unpacking = unpacker(plan, range_.shard_id, quarantine.add)
-        for row_group in row_groups(unpacking.user_records(pages), plan.stream.name):
-            for rows in row_group.to_batches():
-                checksum.update(rows)
-                size += data_bytes(rows)
+        for row_group in row_groups(map(noted, pieces(unpacking.user_records(pages), plan.stream.name))):
             with _ONE_AT_A_TIME:
                 writer.write_table(row_group, row_group_size=ROW_GROUP_ROWS)
-            del row_group, rows  # or they would stay in memory while the next row group comes in
+                del row_group  # or it would stay in memory while the next one comes in
             pa.default_memory_pool().release_unused()
         quarantined = quarantine.checksum()
         footer = Footer(
@@ -83,9 +90,8 @@ def write_range(path: Path, aside: Path, plan: BatchPlan, range_: SequenceRange,
     return footer
 
 
-def row_groups(some: Iterable[UserRecords], stream: str) -> Iterator[pa.Table]:
-    """The rows of all user records, each table one row group, cut where the rows alone say so."""
-    pieces: list[pa.RecordBatch] = []
+def pieces(some: Iterable[UserRecords], stream: str) -> Iterator[pa.RecordBatch]:
+    """The rows of all user records in pieces, cut where the rows alone say so."""
     parts: list[pa.RecordBatch] = []
     count = size = 0
     for records in some:
@@ -93,18 +99,29 @@ def row_groups(some: Iterable[UserRecords], stream: str) -> Iterator[pa.Table]:
         ends = np.cumsum(lengths_of(rows.column("data")), dtype=np.int64)
         taken = begin = 0
         while taken < len(ends):
-            fitting = int(np.searchsorted(ends, begin + ROW_GROUP_BYTES - size, side="right")) - taken
-            full = count == ROW_GROUP_ROWS or (count > 0 and fitting < 1)
-            if full or (count and count % PIECE_ROWS == 0):
-                pieces.append(pa.concat_batches(parts))
-                parts = []
-            if full:
-                yield pa.Table.from_batches(pieces)
-                pieces, count, size = [], 0, 0
+            fitting = int(np.searchsorted(ends, begin + PIECE_BYTES - size, side="right")) - taken
+            fitting = min(max(fitting, 0 if count else 1), PIECE_ROWS - count)
+            if not fitting:
+                yield pa.concat_batches(parts)
+                parts, count, size = [], 0, 0
                 continue
-            part = rows.slice(taken, min(max(fitting, 1), PIECE_ROWS - count % PIECE_ROWS))
-            parts.append(part)
-            taken, count = taken + len(part), count + len(part)
+            parts.append(rows.slice(taken, fitting))
+            taken, count = taken + fitting, count + fitting
             size, begin = size + int(ends[taken - 1]) - begin, int(ends[taken - 1])
-    if count:
-        yield pa.Table.from_batches([*pieces, pa.concat_batches(parts)])
+    if parts:
+        yield pa.concat_batches(parts)
+
+
+def row_groups(some: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Pieces put together, each table one row group."""
+    with contextlib.closing(PendingRows(SCHEMA)) as pending:
+        rows = size = 0
+        for piece in some:
+            more = data_bytes(piece)
+            if rows and (rows + len(piece) > ROW_GROUP_ROWS or size + more > ROW_GROUP_BYTES):
+                yield pending.take()
+                rows = size = 0
+            pending.add(piece)
+            rows, size = rows + len(piece), size + more
+        if rows:
+            yield pending.take()
