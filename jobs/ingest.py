@@ -4,7 +4,7 @@
 
 A Spark task has some of the ranges and reads them side by side, as a shard lets its readers wait more than it lets
 them work. The rows do not cross into the JVM: the Python worker reads, writes and publishes, and only its reports come
-back through `mapInArrow`. A retried or speculative task is just another attempt of the protocol.
+back. A retried or speculative task is just another attempt of the protocol.
 Explicit AWS credentials come in the driver's environment; executors have one of their own, so tasks get the credentials
 with their code.
 Uses nothing newer than Spark 3.5.
@@ -15,13 +15,12 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from math import ceil
 from pathlib import Path
 
-import pyarrow as pa
-from pyspark.sql import SparkSession
+from pyspark import SparkContext
 
 from shardlake.aws import session_of, take_credentials
 from shardlake.errors import ShardlakeError
@@ -34,15 +33,9 @@ _NONE: Mapping[str, str] = {}
 SIDE_BY_SIDE = 16
 """Ranges that one Spark task reads at once, at most. A shard gives 2 MiB/s, of which a core takes in some 90 MB/s."""
 
-REPORT = {
-    **dict.fromkeys(("shard_id", "range", "error", "message"), ("string", pa.string())),
-    **dict.fromkeys(("rows", "bytes", "records", "quarantined", "dropped"), ("bigint", pa.int64())),
-}
-"""The types of the fields of `RangeReport`, Spark's and Arrow's. Grain: one row a range."""
-
 
 def ingest(
-    spark: SparkSession, plan_text: str, plan_digest: str, ranges: list[int], credentials: Mapping[str, str] = _NONE
+    spark: SparkContext, plan_text: str, plan_digest: str, ranges: list[int], credentials: Mapping[str, str] = _NONE
 ) -> list[RangeReport]:
     """Publish the named ranges of a plan; one report a range.
 
@@ -57,20 +50,14 @@ def ingest(
     keys = tuple(each for each in plan.hash_ranges if each.shard_id in shards)
     own = replace(plan, groups=(group,), hash_ranges=keys, losses=()).to_text()
 
-    schema = pa.schema([(name, arrow) for name, (_, arrow) in REPORT.items()])
-    ddl = ", ".join(f"{name} {spark_type}" for name, (spark_type, _) in REPORT.items())
-
-    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def work(rows: Iterable[int]) -> list[RangeReport]:
         plan, session = BatchPlan.from_text(own), session_of(credentials)
         (own_ranges,) = plan.groups
-        for batch in batches:
-            ranges = [own_ranges[row] for row in batch.column(0).to_pylist()]
-            reports = ingest_ranges(plan, ranges, session, SIDE_BY_SIDE)
-            yield pa.RecordBatch.from_pylist([asdict(report) for report in reports], schema)
+        return ingest_ranges(plan, [own_ranges[row] for row in rows], session, SIDE_BY_SIDE)
 
-    count, slots = len(ranges), spark.sparkContext.defaultParallelism
+    count, slots = len(ranges), spark.defaultParallelism
     tasks = min(count, slots * ceil(count / (slots * SIDE_BY_SIDE)))
-    return [RangeReport(**row.asDict()) for row in spark.range(0, count, 1, tasks).mapInArrow(work, ddl).collect()]
+    return spark.parallelize(range(count), tasks).mapPartitions(work).collect()
 
 
 def main(argv: list[str]) -> int:
@@ -85,7 +72,7 @@ def main(argv: list[str]) -> int:
     try:
         plan_text = arguments.plan.read_text(encoding="utf-8")
         plan = load_plan(plan_text, arguments.digest)
-        spark = SparkSession.builder.getOrCreate()
+        spark = SparkContext.getOrCreate()
         report = report_to_text(ingest(spark, plan_text, arguments.digest, arguments.ranges, credentials))
         open_home(plan.dataset, plan.storage, session_of(credentials)).replace(arguments.report, report)
         spark.stop()

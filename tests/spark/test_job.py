@@ -42,7 +42,7 @@ ITEMS = [(f"plane-{n % 50}", b'{"n": %d}' % n) for n in range(3000)]
 
 def run_job(spark: SparkSession, plan: BatchPlan, ranges: list[int]) -> list[RangeReport]:
     text = plan.to_text()
-    reports: list[RangeReport] = load_job().ingest(spark, text, digest(text), ranges)
+    reports: list[RangeReport] = load_job().ingest(spark.sparkContext, text, digest(text), ranges)
     return reports
 
 
@@ -175,14 +175,14 @@ def test_a_tasks_code_has_only_what_its_job_needs(steps: Callable[..., Steps]) -
     others = tuple(HashRange(f"shardId-{n:012d}", "0", "9" * 39) for n in range(1, 20_000))
     large = replace(plan, hash_ranges=(*plan.hash_ranges, *others), losses=("gone " * 20,) * 20_000)
     assert len(large.to_text()) > 2**21
-    spark = MagicMock(**{"sparkContext.defaultParallelism": 2})
-    spark.range.return_value.mapInArrow.return_value.collect.return_value = []
+    spark = MagicMock(defaultParallelism=2)
+    spark.parallelize.return_value.mapPartitions.return_value.collect.return_value = []
 
     load_job().ingest(
         spark, large.to_text(), digest(large.to_text()), [0], {"SHARDLAKE_AWS_SECRET_ACCESS_KEY": "hidden"}
     )
 
-    work, _ = spark.range.return_value.mapInArrow.call_args.args
+    (work,) = spark.parallelize.return_value.mapPartitions.call_args.args
     assert len(cloudpickle.dumps(work)) < 2**16  # type: ignore[no-untyped-call]
 
 
@@ -194,7 +194,13 @@ def test_the_command_line_is_a_list_of_arguments_without_secrets(tmp_path: Path)
     jobs = Path(__file__).parents[2] / "jobs" / "ingest.py"
     assert arguments == [
         *("--master", "spark://host:7077", "--name", "job", "--py-files", "/tmp/shardlake.zip"),
+        *("--conf", "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"),
+        *("--conf", "spark.executor.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"),
         *("--conf", "spark.executor.memory=2g"),
+        *("--conf", "spark.executorEnv.ARROW_DEFAULT_MEMORY_POOL=system"),
+        *("--conf", "spark.executorEnv.MALLOC_ARENA_MAX=2"),
+        *("--conf", "spark.executorEnv.MALLOC_MMAP_THRESHOLD_=33554432"),
+        *("--conf", "spark.executorEnv.MALLOC_TRIM_THRESHOLD_=33554432"),
         *("--conf", "spark.ui.enabled=false"),
         *("--conf", "spark.ui.showConsoleProgress=false"),
         *(str(jobs), "--plan", "/tmp/plan.json", "--digest", "abc"),
@@ -238,22 +244,18 @@ def test_1_gib_of_backlog_costs_planning_a_page_and_a_worker_less_than_300_mib(
     assert newest is not None  # the end that is planned is near the tip, not at it
     text = replace(plan, groups=((replace(range_, through=newest),),)).to_text()
 
-    def work(batches: Any) -> Any:
+    def work(_: Any) -> list[tuple[int | None, int]]:
         import resource
-
-        import pyarrow as pa
 
         from shardlake.ingesting import ingest_ranges
         from shardlake.plan import BatchPlan
 
-        for _ in batches:
-            plan = BatchPlan.from_text(text)
-            (report,) = ingest_ranges(plan, list(plan.ranges))
-            peak_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-            yield pa.RecordBatch.from_pydict({"rows": [report.rows], "peak_kib": [peak_kib]})
+        plan = BatchPlan.from_text(text)
+        (report,) = ingest_ranges(plan, list(plan.ranges))
+        return [(report.rows, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)]
 
     started = time.monotonic()
-    (row,) = spark.range(0, 1, 1, 1).mapInArrow(work, "rows bigint, peak_kib bigint").collect()
-    print(f"1 GiB in {time.monotonic() - started:.0f} s, peak {row.peak_kib / 1024:.0f} MiB", file=sys.stderr)
-    assert row.rows == 10_737
-    assert row.peak_kib / 1024 <= 300
+    ((rows, peak_kib),) = spark.sparkContext.parallelize([0], 1).mapPartitions(work).collect()
+    print(f"1 GiB in {time.monotonic() - started:.0f} s, peak {peak_kib / 1024:.0f} MiB", file=sys.stderr)
+    assert rows == 10_737
+    assert peak_kib / 1024 <= 300

