@@ -6,10 +6,12 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do \
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 CONFORMANCE := .conformance/.installed
+BENCH := .bench/.installed
 export PYTHONPATH := include
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo cluster-demo up down test quick conformance conformance-aws faults simulate soak lint lock clean
+.PHONY: help setup demo cluster-demo up down test quick conformance conformance-aws faults simulate soak bench \
+	bench-quick lint lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -68,6 +70,17 @@ simulate: setup ## the protocol in a simulated world, for SIMULATION_MINUTES=30
 soak: setup ## steady input with faults, kills and reshards, for MINUTES=60
 	PYTHONPATH=include:tests $(BIN)/python -m soak --minutes $(or $(MINUTES),60)
 
+bench: $(BENCH) ## measure Shardlake beside its peers: table, bench/results (about 45 minutes)
+	$(BIN)/python -m bench
+
+bench-quick: $(BENCH) ## the same with small sizes (about 5 minutes)
+	$(BIN)/python -m bench --quick
+
+$(BENCH): $(INSTALLED) bench/peers.txt
+	$(BIN)/uv venv --quiet --clear .bench --python $(BIN)/python
+	$(BIN)/uv pip install --quiet --python .bench/bin/python -r bench/peers.txt
+	@touch $@
+
 lint: setup ## check style, types and imports
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
@@ -80,4 +93,4 @@ lock: setup ## pin requirements.txt and requirements-dev.txt anew
 
 clean: ## remove .venv, .demo and the caches
 	@test ! -d .demo || test ! -x $(BIN)/python || $(BIN)/python -m demo down
-	rm -rf .venv .demo .conformance .faults .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis include/*.egg-info
+	rm -rf .venv .demo .conformance .bench .faults .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis include/*.egg-info

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import get_args
 
 import pytest
 import tests.conformance.asked  # noqa: F401 -- notes the behaviours
 from tests.conformance.behaviour import BEHAVIOURS, Behaviour
 from tests.conformance.elsewhere import Elsewhere
-from tests.conformance.server import Server
+from tests.conformance.server import Decoder, Server
 from tests.conformance.servers import server
 from tests.conformance.stream import Stream
 from tests.integration.conftest import bucket, make_world, shared_client, shared_session, world
@@ -31,13 +32,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("shared_kinesis", able, indirect=True, scope="session")
     if "asked_of" not in metafunc.fixturenames:
         return
-    # A day of the service's is a day.
-    asked = [
-        each for each in BEHAVIOURS.values() if not (each.a_day and any(name.startswith("aws") for name in servers))
-    ]
+    on_aws = any(name.startswith("aws") for name in servers)  # a day is a day there, and each question costs money
+    asked = [each for each in BEHAVIOURS.values() if not (each.a_day and on_aws)]
     ids = [name.partition(":")[0] for name in servers]
     metafunc.parametrize("asked_of", servers, indirect=True, ids=ids, scope="session")
     metafunc.parametrize("asked", asked, ids=[each.name for each in asked])
+    metafunc.parametrize("decoder", ["botocore"] if on_aws else get_args(Decoder))
 
 
 @pytest.fixture(scope="session")
@@ -69,7 +69,7 @@ def shared_kinesis(
 
 
 @pytest.fixture
-def stream(asked_of: Server, asked: Behaviour) -> Iterator[Stream]:
-    """The stream that is asked about."""
-    yield Stream.made(asked_of, asked.shards)
+def stream(asked_of: Server, asked: Behaviour, decoder: Decoder) -> Iterator[Stream]:
+    """The stream that is asked about, by a client that decodes replies as boto3 does, or as the product does."""
+    yield Stream.made(asked_of, asked.shards, decoder)
     asked_of.clean()

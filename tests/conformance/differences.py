@@ -256,3 +256,10 @@ DIFFERENCES: dict[str, dict[str, Any]] = {
         "tokens_alone_lead_through_all_shards": "ResourceNotFoundException",
     },
 }
+
+WITHOUT_CHILDREN: dict[str, Any] = {
+    "a_closed_shard_ends_with_its_children": {"records": [b"0", b"1"], "children": []},
+    "a_closed_shard_has_positions_too": {"TRIM_HORIZON": [b"0", b"1"], "AFTER": [b"1"], "LATEST": ([], [])},
+    "merged_shards_end_with_their_child": [],
+}
+"""Documented answers as the product decodes them: it has no use for the children of a shard, and leaves them out."""

@@ -6,12 +6,17 @@ import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any
+from datetime import UTC, datetime
+from typing import Any, Literal
 
 import boto3
 from botocore.config import Config
 from botocore.exceptions import ConnectionError as NoConnection
 from botocore.exceptions import HTTPClientError
+
+from shardlake.kinesis.replies import Record, decode_records
+
+Decoder = Literal["botocore", "shardlake"]
 
 UNANSWERED = (HTTPClientError, NoConnection)
 """What boto3 raises for a server that does not listen, hangs, or breaks off."""
@@ -37,7 +42,7 @@ class Server(ABC):
 
     def __init__(self) -> None:
         self._numbers = itertools.count()
-        self._clients: dict[int, Any] = {}
+        self._clients: dict[tuple[int, Decoder], Any] = {}
         self._made: list[str] = []
         self._moved = False
 
@@ -88,17 +93,17 @@ class Server(ABC):
         self._made.append(name)
         return name
 
-    def client(self) -> Any:
+    def client(self, decoder: Decoder = "botocore") -> Any:
         """A boto3 client that retries nothing and leaves the checks of arguments to the server."""
-        return self._client(1)
+        return self._client(1, decoder)
 
     def patient_client(self) -> Any:
         """The same for what is not the question: it retries."""
         return self._client(1 if self.endpoint_url else 10)
 
-    def _client(self, attempts: int) -> Any:
-        if attempts not in self._clients:
-            self._clients[attempts] = self._new_client(
+    def _client(self, attempts: int, decoder: Decoder = "botocore") -> Any:
+        if (attempts, decoder) not in self._clients:
+            client = self._clients[attempts, decoder] = self._new_client(
                 Config(
                     parameter_validation=False,
                     connect_timeout=self.reply_s,
@@ -106,7 +111,10 @@ class Server(ABC):
                     retries={"mode": "standard", "total_max_attempts": attempts},
                 )
             )
-        return self._clients[attempts]
+            if decoder == "shardlake":
+                decode_records(client)
+                client.meta.events.register("after-call.kinesis.GetRecords", as_boto3_gives_it)
+        return self._clients[attempts, decoder]
 
     def _new_client(self, config: Config) -> Any:
         return boto3.client(
@@ -117,3 +125,20 @@ class Server(ABC):
             aws_secret_access_key="test",
             config=config,
         )
+
+
+def as_boto3_gives_it(parsed: dict[str, Any], **_: Any) -> None:
+    """Puts a page that the product's decoder gave into boto3's words."""
+    if "Records" not in parsed or not all(isinstance(each, Record) for each in parsed["Records"]):
+        return
+    parsed["Records"] = [
+        {
+            "SequenceNumber": each.sequence_number,
+            "PartitionKey": each.partition_key,
+            "ApproximateArrivalTimestamp": datetime.fromtimestamp(each.approximate_arrival_timestamp, tz=UTC),
+            "Data": each.data,
+        }
+        for each in parsed["Records"]
+    ]
+    if parsed["NextShardIterator"] is None:
+        del parsed["NextShardIterator"]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from tests.conformance.server import Server
+from tests.conformance.server import Decoder, Server
 
 POLL_S = 0.25
 """Between two GetRecords calls that wait for records: the service allows 5 calls a second."""
@@ -22,7 +22,8 @@ class Stream:
 
     Attributes:
         server: a Kinesis.
-        client: a boto3 client of it that neither retries nor checks arguments.
+        client: a boto3 client of it that neither retries nor checks arguments; it decodes replies as boto3 does, or as
+            the product does.
         name: the stream's.
     """
 
@@ -31,9 +32,9 @@ class Stream:
     name: str
 
     @classmethod
-    def made(cls, server: Server, shards: int) -> Stream:
+    def made(cls, server: Server, shards: int, decoder: Decoder = "botocore") -> Stream:
         """A new stream, ready for use."""
-        stream = cls(server, server.client(), server.new_name())
+        stream = cls(server, server.client(decoder), server.new_name())
         server.patient_client().create_stream(StreamName=stream.name, ShardCount=shards, **server.settings)
         stream.wait_until_active()
         return stream

@@ -8,6 +8,9 @@ SHARD_BYTES_PER_S = 2 * 2**20
 SHARD_CALLS_PER_S = 5
 """What one shard gives out to all of its readers together (service limits, shared throughput)."""
 
+CREDIT_S = 0.2
+"""How much of a delay of the caller's own is made up for by calling sooner after it."""
+
 
 def reading_s(calls: int, size_bytes: int, fraction: float) -> float:
     """How long a share of a shard's limits takes for calls that give so many bytes, seconds."""
@@ -29,4 +32,4 @@ class ReadQuota:
         """Wait until the next call is within the share, the last one having given so many bytes."""
         next_at_s = self._called_at_s + reading_s(1, size_bytes, self._fraction)
         time.sleep(max(0.0, next_at_s - time.monotonic()))
-        self._called_at_s = time.monotonic()
+        self._called_at_s = max(next_at_s, time.monotonic() - CREDIT_S)

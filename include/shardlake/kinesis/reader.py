@@ -119,7 +119,7 @@ def _pages(
         if quota is None and kinesis.held_back:
             quota = ReadQuota(1.0)
         if quota:
-            quota.wait(sum(map(len, page.data)))
+            quota.wait(sum(map(len, page.data)) + sum(map(len, page.partition_keys)))
         page = _next_page(kinesis, range_, page.next_iterator, last, limit)
 
 
