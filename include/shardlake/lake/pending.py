@@ -31,7 +31,8 @@ class PendingRows:
         with _named():
             if self._file is None:
                 self._file = tempfile.TemporaryFile()  # noqa: SIM115 (open until the rows are taken)
-                self._writer = pa.ipc.new_stream(pa.PythonFile(self._file, "w"), self._schema)
+                self._sink = pa.OSFile(f"/dev/fd/{self._file.fileno()}", "wb")
+                self._writer = pa.ipc.new_stream(self._sink, self._schema)
             self._writer.write_batch(piece)
 
     def take(self) -> pa.Table:
@@ -44,7 +45,7 @@ class PendingRows:
             return self._schema.empty_table()
         with _named():
             self._writer.close()
-            self._file.flush()
+            self._sink.close()
         there = mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ)
         self.close()
         return pa.ipc.open_stream(pa.py_buffer(there)).read_all()
