@@ -14,6 +14,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any, Literal
 
 import boto3
+import numpy as np
 from botocore.config import Config
 
 from shardlake.errors import IngestError, UnavailableError
@@ -180,7 +181,7 @@ class Kinesis:
         return Page(
             [record.sequence_number for record in records],
             [record.partition_key for record in records],
-            [round(record.approximate_arrival_timestamp * 1000) for record in records],
+            _all_ms([record.approximate_arrival_timestamp for record in records]),
             [record.data for record in records],
             reply["NextShardIterator"],
             reply["MillisBehindLatest"],
@@ -265,6 +266,11 @@ def _page_of_event(event: Event, service_time_ms: int) -> Page:
         event.millis_behind_latest,
         service_time_ms,
     )
+
+
+def _all_ms(seconds: list[float]) -> list[int]:
+    ms: list[int] = np.rint(np.array(seconds, np.float64) * 1000).astype(np.int64).tolist()
+    return ms
 
 
 def _epoch_ms(at: datetime) -> int:
