@@ -28,6 +28,7 @@ from shardlake.batch import Steps
 from shardlake.config import Pipeline
 from shardlake.lake import s3
 from shardlake.ledger import Ledger, open_ledger
+from shardlake.ledger.existing import ledger_to_look_at
 from shardlake.names import LIVE, FileKey, batch_directory
 from shardlake.plan import Run
 from shardlake.ranges import SHARD_END, Position, SequenceRange, Start
@@ -128,8 +129,11 @@ class Site:
         return {key: (_sha256(self.lake.read(key)), *self._identity(key)) for key in self._data_files()}
 
     def settled(self) -> dict[str, Any]:
-        """What never changes once it is there: every published file, by key, and every committed range."""
-        rows = self.ledger.ranges(self.name, LIVE)
+        """What never changes once it is there: every published file, by key, and every committed range.
+
+        A ledger that is just being made is only looked at: whoever makes it may stand still in the middle.
+        """
+        rows = ledger_to_look_at(self.ledger_url).ranges(self.name, LIVE)
         return {**self.published(), **{f"committed {row.range}": row for row in rows if row.state == "committed"}}
 
     def check_unchanged(self, settled: dict[str, Any]) -> None:
