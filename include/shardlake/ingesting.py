@@ -7,21 +7,22 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import partial
+from threading import Semaphore
 
 import boto3
 from pydantic import TypeAdapter
 
 from shardlake.errors import ConflictError, ShardlakeError, error_named, most_severe
 from shardlake.kinesis.client import Kinesis
-from shardlake.kinesis.reader import PAGE_BYTES, read_range
+from shardlake.kinesis.hands import Hands
+from shardlake.kinesis.reader import read_range
 from shardlake.lake.home import open_home
 from shardlake.plan import BatchPlan, digest
 from shardlake.ranges import SequenceRange
 from shardlake.sinks.parquet import ParquetSink
 
-PAGES_BYTES = 16 * 2**20
-"""What the pages of all ranges that are read side by side are held to, together. A call takes 1.1 ms of CPU whatever
-its page's size, so where few ranges are read pages may be larger."""
+PAGES_IN_HAND = 4
+"""How many pages the ranges that are read side by side hold at once, together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,7 @@ def ingest_ranges(
     except Exception as exc:
         return [_failed(range_, exc) for range_ in ranges]
     side_by_side = min(side_by_side, len(ranges))
-    ingest = partial(_ingest, plan, kinesis, sink, min(PAGE_BYTES, PAGES_BYTES // max(side_by_side, 1)))
+    ingest = partial(_ingest, plan, kinesis, sink, Semaphore(PAGES_IN_HAND))
     if side_by_side <= 1:
         return list(map(ingest, ranges))
     with ThreadPoolExecutor(side_by_side) as pool:
@@ -89,9 +90,9 @@ def ingest_ranges(
 
 
 def _ingest(
-    plan: BatchPlan, kinesis: Kinesis, sink: ParquetSink, page_bytes: int, range_: SequenceRange
+    plan: BatchPlan, kinesis: Kinesis, sink: ParquetSink, pages: Semaphore, range_: SequenceRange
 ) -> RangeReport:
-    how = plan.stream.retention_ms, plan.read_fraction, plan.retry_budget_s, plan.consumer_arn, page_bytes
+    how = plan.stream.retention_ms, plan.read_fraction, plan.retry_budget_s, plan.consumer_arn, Hands(pages)
     try:
         published = sink.write(plan, range_, lambda: read_range(kinesis, range_, *how))
     except Exception as exc:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator
+from threading import Lock, Semaphore
 from typing import TYPE_CHECKING, cast
 
 import pytest
 
 from shardlake.errors import ConfigError, ConflictError, DataLossError, IngestError, UnavailableError
+from shardlake.ingesting import ingest_ranges
 from shardlake.kinesis.client import Kinesis
 from shardlake.kinesis.failures import InvalidPositionError
+from shardlake.kinesis.hands import Hands
 from shardlake.kinesis.page import Page
 from shardlake.kinesis.reader import read_range
 from shardlake.ranges import SHARD_END, SequenceNumber, SequenceRange, Start, Through
@@ -211,6 +214,58 @@ class LateKinesis(Kinesis):
             millis_behind_latest=0,
             service_time_ms=visible.service_time_ms,
         )
+
+
+class TestHands:
+    @pytest.mark.parametrize("end", ["read", "closed", "lost", "failed"])
+    def test_a_page_is_held_until_the_next_is_asked_for_and_none_behind_the_end(self, world: World, end: str) -> None:
+        """Kills: a permit that is lost where a reading ends early: the others would wait for ever."""
+        world.control(page_limit=10)
+        numbers = world.put(*records(30))
+        pages, budget = Semaphore(1), 0.3
+        range_ = at(numbers[0], numbers[-1].plus(1) if end == "lost" else numbers[-1])
+        reading = read_range(world.kinesis, range_, DAY_MS, retry_budget_s=budget, hands=Hands(pages))
+        next(reading)
+        assert not pages.acquire(blocking=False)
+        if end == "closed":
+            cast("Generator[Page]", reading).close()
+        elif end == "read":
+            assert sum(map(len, reading)) == 20
+        else:
+            if end == "failed":
+                world.control(faults=[{"kind": "throttle", "operation": "GetRecords", "stream": world.stream}])
+            with pytest.raises(UnavailableError):
+                list(reading)
+        assert pages.acquire(blocking=False)
+
+    def test_readers_of_one_worker_hold_no_more_pages_than_they_may(
+        self, make_world: Callable[..., World], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Kills: hands that no reader of the product is given."""
+        world = make_world(shards=6)
+        world.produce(300)
+        plan = world.plan()
+        held, most = [0], [0]
+        lock = Lock()
+
+        class Counted(Hands):
+            def take(self) -> None:
+                super().take()
+                with lock:
+                    held[0] += 1
+                    most[0] = max(most[0], held[0])
+                time.sleep(0.01)
+
+            def let_go(self) -> None:
+                with lock:
+                    held[0] -= self._full
+                super().let_go()
+
+        monkeypatch.setattr("shardlake.ingesting.Hands", Counted)
+        monkeypatch.setattr("shardlake.ingesting.PAGES_IN_HAND", 2)
+        reports = ingest_ranges(plan, list(plan.ranges), side_by_side=6)
+        assert [report.error for report in reports] == [None] * 6
+        assert (most, held) == ([2], [0])
 
 
 class TestExpiredIterators:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from shardlake.errors import UnavailableError
+from shardlake.kinesis.hands import Hands
 
 
 class Budget:
@@ -16,10 +17,12 @@ class Budget:
 
     Args:
         seconds: how long trouble may last.
+        hands: what holds no page while it waits.
     """
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds: float, hands: Hands | None = None) -> None:
         self.seconds = seconds
+        self.hands = hands or Hands()
         self._since_s: float | None = None
 
     def renew(self) -> None:
@@ -38,4 +41,5 @@ class Budget:
         if now_s + pause_s - since_s > self.seconds:
             what = f"{failure.what.rstrip('.')}; no progress for {self.seconds:.0f} s"
             raise UnavailableError(what, todo=failure.todo) from failure
-        time.sleep(pause_s)
+        with self.hands.empty():
+            time.sleep(pause_s)

@@ -31,6 +31,11 @@ class Page:
         return len(self.sequence_numbers)
 
     @property
+    def size(self) -> int:
+        """The bytes of data and partition keys."""
+        return sum(map(len, self.data)) + sum(map(len, self.partition_keys))
+
+    @property
     def at_end(self) -> bool:
         """Whether the shard is closed and this is its last page."""
         return self.next_iterator is None

@@ -16,6 +16,7 @@ from shardlake.kinesis.client import MAX_PAGE_RECORDS, Kinesis
 from shardlake.kinesis.continuity import Continuity
 from shardlake.kinesis.failures import InvalidPositionError, IteratorExpiredError, ShardGoneError
 from shardlake.kinesis.fan_out import fan_out
+from shardlake.kinesis.hands import Hands
 from shardlake.kinesis.page import Page
 from shardlake.kinesis.pages import EMPTY_PAGE_WAIT_S, HORIZON_CHECK, first_page, page_at, unexpired
 from shardlake.kinesis.quota import ReadQuota
@@ -37,7 +38,7 @@ def read_range(
     read_fraction: float | None = None,
     retry_budget_s: float = RETRY_BUDGET_S,
     consumer_arn: str | None = None,
-    page_bytes: int = PAGE_BYTES,
+    hands: Hands | None = None,
 ) -> Iterator[Page]:
     """The records of a range, page by page, in sequence order; no page is empty.
 
@@ -46,7 +47,7 @@ def read_range(
         read_fraction: the share of the shard's read limits to take; None: as fast as the service answers.
         retry_budget_s: how long to go on without a new record while calls fail or pages are empty.
         consumer_arn: the registered consumer to read by (enhanced fan-out); None: poll.
-        page_bytes: what pages are held to, about. Decoding one takes several times its size.
+        hands: hold a page from the call for it until the next one is asked for.
 
     Raises:
         DataLossError: records of the range are no longer retained.
@@ -56,9 +57,9 @@ def read_range(
     if range_.anchor is None:
         return  # the shard was closed with nothing behind the start, and so it stays
     try:
-        kinesis = kinesis.within(Budget(retry_budget_s))
+        kinesis = kinesis.within(Budget(retry_budget_s, hands))
         quota = ReadQuota(read_fraction) if read_fraction else None
-        poll = partial(_pages, kinesis, range_, quota=quota, page_bytes=page_bytes)
+        poll = partial(_pages, kinesis, range_, quota=quota)
         shard_id, anchor = range_.shard_id, range_.anchor
         pages = fan_out(kinesis, consumer_arn, shard_id, anchor, poll) if consumer_arn else poll(anchor)
         yield from _read(kinesis, range_, retention_ms, pages)
@@ -81,10 +82,12 @@ def _read(kinesis: Kinesis, range_: SequenceRange, retention_ms: int, pages: Ite
         kinesis.budget.renew()
         _check_follows(page, last, range_)
         continuity.follow(page)
-        part = _within(page, range_)
-        if len(part):
-            yield part
-        last, reached = page.number(-1), part.last or reached
+        last = page.number(-1)
+        page = _within(page, range_)
+        reached = page.last or reached
+        if len(page):
+            yield page
+        del page  # or it would stay in memory while the next one comes in
         if last.key >= range_.through.key:
             break
     if reached and range_.through not in (SHARD_END, reached):
@@ -93,34 +96,41 @@ def _read(kinesis: Kinesis, range_: SequenceRange, retention_ms: int, pages: Ite
     continuity.prove()
 
 
-def _pages(
-    kinesis: Kinesis, range_: SequenceRange, anchor: SequenceNumber, quota: ReadQuota | None, page_bytes: int
-) -> Iterator[Page]:
+def _pages(kinesis: Kinesis, range_: SequenceRange, anchor: SequenceNumber, quota: ReadQuota | None) -> Iterator[Page]:
     """Pages with records from the anchor on, to the shard's end or for as long as one asks.
 
     Replies without a new record have a budget of their own: looking back at an old one is no progress. A shard that has
     refused a call is read at the pace of its limits from then on: waiting by guess would leave some of them unused.
     """
-    silence = Budget(kinesis.budget.seconds)
-    page = _first_page(kinesis, range_, anchor, silence)
-    last, empty, limit = page.number(0), 0, FIRST_RECORDS
-    while True:
-        if len(page):
-            silence.renew()
-            last, empty, limit = page.number(-1), 0, _limit(page, page_bytes)
-            yield page
-        if page.next_iterator is None:
-            return
-        if not len(page):
-            empty += 1
-            if empty % HORIZON_CHECK == 0:
-                _check_retained(kinesis, range_, last)
-            silence.wait(EMPTY_PAGE_WAIT_S, _silent(range_))
-        if quota is None and kinesis.held_back:
-            quota = ReadQuota(1.0)
-        if quota:
-            quota.wait(sum(map(len, page.data)) + sum(map(len, page.partition_keys)))
-        page = _next_page(kinesis, range_, page.next_iterator, last, limit)
+    hands = kinesis.budget.hands
+    silence = Budget(kinesis.budget.seconds, hands)
+    last, empty, limit = anchor, 0, FIRST_RECORDS
+    hands.take()
+    try:
+        page = _first_page(kinesis, range_, anchor, silence)
+        while True:
+            iterator, count, size = page.next_iterator, len(page), page.size
+            if count:
+                silence.renew()
+                last, empty, limit = page.number(-1), 0, _limit(page)
+                yield page
+            del page  # or it would stay in memory while the next one comes in
+            hands.let_go()
+            if iterator is None:
+                return
+            if not count:
+                empty += 1
+                if empty % HORIZON_CHECK == 0:
+                    _check_retained(kinesis, range_, last)
+                silence.wait(EMPTY_PAGE_WAIT_S, _silent(range_))
+            if quota is None and kinesis.held_back:
+                quota = ReadQuota(1.0)
+            if quota:
+                quota.wait(size)
+            hands.take()
+            page = _next_page(kinesis, range_, iterator, last, limit)
+    finally:
+        hands.let_go()
 
 
 def _first_page(kinesis: Kinesis, range_: SequenceRange, anchor: SequenceNumber, silence: Budget) -> Page:
@@ -136,9 +146,9 @@ def _first_page(kinesis: Kinesis, range_: SequenceRange, anchor: SequenceNumber,
         silence.wait(EMPTY_PAGE_WAIT_S, _silent(range_))
 
 
-def _limit(page: Page, page_bytes: int) -> int:
-    """How many records to ask for, so that the next page has about so many bytes."""
-    return min(MAX_PAGE_RECORDS, max(1, page_bytes * len(page) // max(1, sum(map(len, page.data)))))
+def _limit(page: Page) -> int:
+    """How many records to ask for, so that the next page has about `PAGE_BYTES`."""
+    return min(MAX_PAGE_RECORDS, max(1, PAGE_BYTES * len(page) // max(1, page.size)))
 
 
 def _next_page(kinesis: Kinesis, range_: SequenceRange, iterator: str, last: SequenceNumber, limit: int) -> Page:

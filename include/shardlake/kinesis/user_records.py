@@ -80,6 +80,7 @@ class Unpacker:
                 yield from self._mixed(page, rows)
             else:
                 yield as_they_are(page)
+            del page  # or it would stay in memory while the next one comes in
 
     def _mixed(self, page: Page, rows: list[int]) -> Iterator[UserRecords]:
         """The user records of a page; `rows` says which of its records could be aggregates."""

@@ -108,6 +108,8 @@ def pieces(some: Iterable[UserRecords], stream: str) -> Iterator[pa.RecordBatch]
             parts.append(rows.slice(taken, fitting))
             taken, count = taken + fitting, count + fitting
             size, begin = size + int(ends[taken - 1]) - begin, int(ends[taken - 1])
+        parts = [pa.concat_batches(parts)] if parts else []  # slices would keep all rows in memory
+        del records, rows
     if parts:
         yield pa.concat_batches(parts)
 
