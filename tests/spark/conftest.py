@@ -18,6 +18,7 @@ from local_kinesis.process import running
 from local_kinesis.produce import put_all
 from shardlake.batch import Steps
 from shardlake.config import Pipeline
+from shardlake.engines.spark_submit import MEMORY
 from shardlake.ledger.memory import MemoryLedger
 
 INCLUDE = Path(__file__).parents[2] / "include"
@@ -37,6 +38,8 @@ def environment() -> Iterator[None]:
         patch.setenv("AWS_SECRET_ACCESS_KEY", "test")
         patch.setenv("PYSPARK_PYTHON", sys.executable)
         patch.setenv("PYTHONPATH", str(INCLUDE))
+        for name, value in MEMORY.items():
+            patch.setenv(name, value)
         yield
 
 

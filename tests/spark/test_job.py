@@ -21,6 +21,7 @@ from unittest.mock import MagicMock
 import psutil
 import pyarrow.parquet as pq
 import pytest
+from bench.pour import payloads, pour
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
@@ -244,18 +245,38 @@ def test_1_gib_of_backlog_costs_planning_a_page_and_a_worker_less_than_300_mib(
     assert newest is not None  # the end that is planned is near the tip, not at it
     text = replace(plan, groups=((replace(range_, through=newest),),)).to_text()
 
-    def work(_: Any) -> list[tuple[int | None, int]]:
+    rows, peak_mib = rows_and_peak_mib(spark, text)
+    assert rows == 10_737
+    assert peak_mib <= 300
+
+
+def test_16_ranges_side_by_side_cost_a_worker_less_than_300_mib(
+    steps: Callable[..., Steps], kinesis: Any, spark: SparkSession
+) -> None:
+    """Kills: rows, or pages, of which every range holds its own in memory."""
+    made, records = steps([], shards=16), 8 * 2**20 // 500
+    pour(kinesis, made.pipeline.stream, 16, records, payloads(500, records))
+    kinesis.control({"advance_clock_s": 7200})
+    pour(kinesis, made.pipeline.stream, 16, 1, payloads(500, 1))  # behind the window: with it, the ranges end
+    rows, peak_mib = rows_and_peak_mib(spark, made.plan(Run("dag", "run")).to_text())
+    assert rows == 16 * (records + 1)
+    assert peak_mib <= 300
+
+
+def rows_and_peak_mib(spark: SparkSession, plan_text: str) -> tuple[int, float]:
+    """What a worker of Spark writes of a plan, 16 ranges side by side, and the most memory that it has had."""
+
+    def work(_: Any) -> list[tuple[int, int]]:
         import resource
 
         from shardlake.ingesting import ingest_ranges
         from shardlake.plan import BatchPlan
 
-        plan = BatchPlan.from_text(text)
-        (report,) = ingest_ranges(plan, list(plan.ranges))
-        return [(report.rows, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)]
+        plan = BatchPlan.from_text(plan_text)
+        reports = ingest_ranges(plan, list(plan.ranges), side_by_side=16)
+        return [(sum(report.rows or 0 for report in reports), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)]
 
-    started = time.monotonic()
+    began = time.monotonic()
     ((rows, peak_kib),) = spark.sparkContext.parallelize([0], 1).mapPartitions(work).collect()
-    print(f"1 GiB in {time.monotonic() - started:.0f} s, peak {peak_kib / 1024:.0f} MiB", file=sys.stderr)
-    assert rows == 10_737
-    assert peak_kib / 1024 <= 300
+    print(f"{rows} rows in {time.monotonic() - began:.0f} s, peak {peak_kib / 1024:.0f} MiB", file=sys.stderr)
+    return rows, peak_kib / 1024
