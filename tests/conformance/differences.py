@@ -244,7 +244,6 @@ DIFFERENCES: dict[str, dict[str, Any]] = {
             0: "ValidationException",
         },
         "sequence_numbers_increase": {"form": False, "increasing": True},
-        "streams_are_listed_in_pages": ([None], True, ["second"]),
         "the_retention_is_changed": {
             "increased": 48,
             "increased to less": "ValidationException",

@@ -147,7 +147,8 @@ def streams_are_listed_in_pages(stream: Stream) -> Any:
         reply = stream.client.list_streams(ExclusiveStartStreamName=after, Limit=1)
         return [named.get(name) for name in reply["StreamNames"]], reply["HasMoreStreams"]
 
-    page, more = names(stream.name[:-1])
+    right_before = stream.name[:-1] + chr(ord(stream.name[-1]) - 1)  # a stream of an earlier question may be left
+    page, more = names(right_before)
     return page, more, names(stream.name)[0]
 
 
