@@ -15,6 +15,7 @@ from shutil import get_terminal_size
 from typing import Protocol
 
 from demo.background import Background
+from demo.interruption import unwind_on_signals
 from demo.object_store import ObjectStore, start_object_store
 from demo.postgres import Postgres, postgres
 from local_kinesis.process import running
@@ -58,6 +59,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--ledger", choices=LEDGERS, action="append", help="only this one, of steps")
     parser.add_argument("--jobs", type=int, default=2, help="how many cells of steps or Spark at once")
     arguments = parser.parse_args(argv)
+    unwind_on_signals()
     os.environ |= {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_EC2_METADATA_DISABLED": "true"}
     results = Results(arguments.results)
     if arguments.markdown:
