@@ -41,7 +41,7 @@ down: ## end what `make up` left running
 	$(BIN)/python -m demo down
 
 test: setup ## run every test
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --durations=40
 
 conformance: $(CONFORMANCE) ## ask other projects' stand-ins for Kinesis what the service's documentation says (needs Node 18)
 	$(BIN)/python -m pytest tests/conformance/test_conformance.py tests/conformance/test_pipeline.py \
