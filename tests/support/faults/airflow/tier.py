@@ -143,8 +143,12 @@ class AirflowTier:
                 free = self._free(kind)
                 pool = stack.enter_context(ThreadPoolExecutor(free.qsize()))
                 started += [pool.submit(self._tried, run, boundaries, free) for run in own]
-            for done in as_completed(started):
-                yield from done.result()
+            try:
+                for done in as_completed(started):
+                    yield from done.result()
+            finally:
+                for each in started:
+                    each.cancel()
 
     def _free(self, kind: Kind) -> SimpleQueue[str]:
         """The lanes of a kind."""
