@@ -76,9 +76,13 @@ bench: $(BENCH) ## measure Shardlake beside its peers: table, bench/results (abo
 bench-quick: $(BENCH) ## the same with small sizes (about 5 minutes)
 	$(BIN)/python -m bench --quick
 
-$(BENCH): $(INSTALLED) bench/peers.txt
+$(BENCH): $(INSTALLED) bench/peers.txt $(wildcard bench/peers/kinesis_asl.*)
 	$(BIN)/uv venv --quiet --clear .bench --python $(BIN)/python
 	$(BIN)/uv pip install --quiet --python .bench/bin/python -r bench/peers.txt
+	-mvn --quiet --batch-mode --file bench/peers/kinesis_asl.xml \
+		org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies \
+		-DincludeScope=runtime -DoutputDirectory=$(CURDIR)/.bench/kinesis_asl
+	-.bench/bin/python bench/peers/kinesis_asl.py
 	@touch $@
 
 lint: setup ## check style, types and imports
