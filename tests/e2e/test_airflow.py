@@ -80,7 +80,7 @@ def caught_up(deployment: Deployment, wait: Wait) -> CaughtUp:
         ]
 
     wait(lambda: DAG in {dag["dag_id"] for dag in airflow.api.dags()}, 30)
-    wait(is_over, 120)
+    wait(is_over, 300)
     return CaughtUp(deployment, airflow, runs())
 
 
