@@ -12,6 +12,8 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
 
 import boto3
 
@@ -27,9 +29,8 @@ HEADERS = {
 }
 
 
-def shardlake(endpoint_url: str, stream: str, shard_id: str, limit: int) -> Iterator[int]:
+def shardlake(kinesis: Kinesis, shard_id: str, limit: int) -> Iterator[int]:
     """The number of records on each page of a shard, by the product's client."""
-    kinesis = Kinesis(stream, REGION, endpoint_url)
     iterator: str | None = kinesis.iterator_at_horizon(shard_id)
     while iterator:
         page = kinesis.get_records(iterator, limit)
@@ -37,9 +38,8 @@ def shardlake(endpoint_url: str, stream: str, shard_id: str, limit: int) -> Iter
         iterator = None if page.at_tip else page.next_iterator
 
 
-def stock(endpoint_url: str, stream: str, shard_id: str, limit: int) -> Iterator[int]:
+def stock(client: Any, stream: str, shard_id: str, limit: int) -> Iterator[int]:
     """The same by boto3 as it comes."""
-    client = boto3.client("kinesis", REGION, endpoint_url=endpoint_url)
     at = {"StreamName": stream, "ShardId": shard_id, "ShardIteratorType": "TRIM_HORIZON"}
     iterator = client.get_shard_iterator(**at)["ShardIterator"]
     while iterator:
@@ -68,16 +68,25 @@ def raw(endpoint_url: str, stream: str, shard_id: str, limit: int) -> Iterator[i
         iterator = found[2].decode() if found[1] != b"0" else ""
 
 
-WAYS: dict[str, Callable[[str, str, str, int], Iterator[int]]] = {"shardlake": shardlake, "boto3": stock, "raw": raw}
+Fetch = Callable[[str, int], Iterator[int]]
+
+
+def fetch_by(way: str, endpoint_url: str, stream: str) -> Fetch:
+    """How to fetch a shard, with pages of so many records at most; all shards by one client, as in a worker."""
+    if way == "shardlake":
+        return partial(shardlake, Kinesis(stream, REGION, endpoint_url))
+    if way == "boto3":
+        return partial(stock, boto3.client("kinesis", REGION, endpoint_url=endpoint_url), stream)
+    return partial(raw, endpoint_url, stream)
 
 
 def main(endpoint_url: str, stream: str, way: str, record_bytes: str, *shard_ids: str) -> None:
     """Read shards one after another."""
     limit = min(10_000, PAGE_BYTES // int(record_bytes))
-    fetch = WAYS[way]
-    next(fetch(endpoint_url, stream, shard_ids[0], 1))  # what is loaded and connected once is not counted
+    fetch = fetch_by(way, endpoint_url, stream)
+    next(fetch(shard_ids[0], 1))  # what is loaded and connected once is not counted
     begun_s, begun_cpu_s = time.monotonic(), time.process_time()
-    records = sum(sum(fetch(endpoint_url, stream, shard_id, limit)) for shard_id in shard_ids)
+    records = sum(sum(fetch(shard_id, limit)) for shard_id in shard_ids)
     cpu_s, wall_s = time.process_time() - begun_cpu_s, time.monotonic() - begun_s
     print(json.dumps({"records": records, "cpu_s": cpu_s, "wall_s": wall_s}))
 
