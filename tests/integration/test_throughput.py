@@ -99,22 +99,22 @@ def test_a_shard_that_refused_a_call_is_read_at_the_pace_of_its_limits(world: Wo
 
     All rates are twice the service's, so that it takes seconds.
     """
-    numbers = [number for _ in range(4) for number in world.put(*[bytes(50_000)] * 100)]
+    numbers = [number for _ in range(8) for number in world.put(*[bytes(50_000)] * 100)]
     range_ = SequenceRange(SHARD, Start("AT", numbers[0]), numbers[-1], numbers[0])
     limits = {"stream": world.stream, "read_bytes_per_s": 4 * MIB, "read_calls_per_s": None}
     world.control(limits=[limits], reset_stats=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("shardlake.kinesis.quota.SHARD_BYTES_PER_S", 4 * MIB)
         begun_s = time.monotonic()
-        assert sum(map(len, read_range(world.kinesis, range_, 86_400_000))) == 400
+        assert sum(map(len, read_range(world.kinesis, range_, 86_400_000))) == 800
         taken_s = time.monotonic() - begun_s
-    assert 0 < throttled(world) <= 6  # tries of the first call that was too soon
-    assert (400 * 50_000 - 6 * MIB) / (4 * MIB) < taken_s < 7
+    assert 0 < throttled(world) <= 9  # tries of the first call that was too soon; by guess 18
+    assert (800 * 50_000 - 6 * MIB) / (4 * MIB) < taken_s < 15
 
     world.control(limits=[])
     begun_s = time.monotonic()
-    assert sum(map(len, read_range(world.kinesis, range_, 86_400_000))) == 400
-    assert time.monotonic() - begun_s < 2
+    assert sum(map(len, read_range(world.kinesis, range_, 86_400_000))) == 800
+    assert time.monotonic() - begun_s < 4
 
 
 @pytest.fixture
