@@ -70,10 +70,10 @@ simulate: setup ## the protocol in a simulated world, for SIMULATION_MINUTES=30
 soak: setup ## steady input with faults, kills and reshards, for MINUTES=60
 	PYTHONPATH=include:tests $(BIN)/python -m soak --minutes $(or $(MINUTES),60)
 
-bench: $(BENCH) ## measure Shardlake beside its peers: table, bench/results (about 45 minutes)
+bench: $(BENCH) ## measure Shardlake beside its peers: table, bench/results (up to an hour)
 	$(BIN)/python -m bench
 
-bench-quick: $(BENCH) ## the same with small sizes (about 5 minutes)
+bench-quick: $(BENCH) ## the same with small sizes (some minutes)
 	$(BIN)/python -m bench --quick
 
 $(BENCH): $(INSTALLED) bench/peers.txt $(wildcard bench/peers/kinesis_asl.*)
