@@ -61,7 +61,10 @@ def ingest(
 
 
 def main(argv: list[str]) -> int:
-    """Run the job; the exit code is the most severe error's."""
+    """Run the job; the exit code is the most severe error's.
+
+    Spark stops with this process: `SparkContext.stop` would wait a second for a server that polls.
+    """
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--plan", required=True, type=Path)
     parser.add_argument("--digest", required=True)
@@ -75,7 +78,6 @@ def main(argv: list[str]) -> int:
         spark = SparkContext.getOrCreate()
         report = report_to_text(ingest(spark, plan_text, arguments.digest, arguments.ranges, credentials))
         open_home(plan.dataset, plan.storage, session_of(credentials)).replace(arguments.report, report)
-        spark.stop()
         error = error_of_report(report)
     except OSError as exc:
         error = ShardlakeError(f"{arguments.plan} cannot be read ({exc.strerror})", todo="Run the plan step again")

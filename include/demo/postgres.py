@@ -60,10 +60,13 @@ class Postgres:
 
 
 @contextmanager
-def postgres(background: Background) -> Iterator[Postgres]:
+def postgres(background: Background, shared_buffers: str = "32MB") -> Iterator[Postgres]:
     """A server for the length of a `with` block, with all that it keeps in a temporary folder.
 
     Not below the caller's: PostgreSQL refuses to run as root, and another user may not be able to enter there.
+
+    Args:
+        shared_buffers: PostgreSQL's setting of that name; its default here is one for tests.
 
     Raises:
         NoPostgresError: there is none.
@@ -84,7 +87,7 @@ def postgres(background: Background) -> Iterator[Postgres]:
         subprocess.run(initdb, cwd=folder, user=account, check=True, capture_output=True)
         (port,) = free_ports(1)
         place = ["-D", "data", "-h", LOOPBACK, "-p", str(port)]
-        settings = ["-F", "-c", "unix_socket_directories=", "-c", "shared_buffers=32MB"]
+        settings = ["-F", "-c", "unix_socket_directories=", "-c", f"shared_buffers={shared_buffers}"]
         process = background.start(
             "PostgreSQL",
             [programs / "postgres", *place, *settings],
