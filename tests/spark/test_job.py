@@ -100,6 +100,13 @@ def test_an_error_stays_with_its_range_and_the_others_are_published(
     assert published == [True, False, True]
 
 
+def test_a_worker_does_without_pandas(steps: Callable[..., Steps], spark: SparkSession) -> None:
+    plan = steps(ITEMS).plan(Run("dag", "run"))
+    assert [report.error for report in run_job(spark, plan, [0, 1])] == [None, None]
+    loaded = spark.sparkContext.parallelize(range(8), 8).map(lambda _: sys.modules.get("pandas") is not None)
+    assert not any(loaded.collect())
+
+
 def test_two_attempts_at_a_range_at_once_publish_one_file_and_report_the_same(
     steps: Callable[..., Steps], spark: SparkSession
 ) -> None:

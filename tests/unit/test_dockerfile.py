@@ -74,10 +74,3 @@ def test_the_runtime_has_a_java_that_spark_runs_on() -> None:
     installed = [word for words in INSTRUCTIONS for word in words if "-jre" in word]
 
     assert installed == ["openjdk-17-jre-headless"]
-
-
-def test_the_image_has_the_pandas_that_sparks_map_in_arrow_asks_for() -> None:
-    pinned = re.search(r"^pandas==(.+)$", (ROOT / "requirements.txt").read_text(), re.MULTILINE)
-
-    assert pinned
-    assert pinned[1] in SpecifierSet(">=2.2.0,<3")

@@ -13,10 +13,11 @@ import pyarrow as pa
 
 from shardlake.errors import ConflictError
 from shardlake.kinesis.user_records import SetAside
+from shardlake.lake.columns import binaries, same_text, texts, timestamps
 from shardlake.lake.footer import Footer, read_footer
 from shardlake.lake.home import Home
 from shardlake.lake.owner import refuse_other
-from shardlake.lake.rows import RowsChecksum, timestamps
+from shardlake.lake.rows import RowsChecksum
 from shardlake.names import FileKey
 
 QUARANTINE_SCHEMA = pa.schema(
@@ -77,12 +78,12 @@ class QuarantineRows:
 
     def _hand_on(self) -> None:
         columns = [
-            pa.repeat(pa.scalar(self._stream), len(self._waiting)),
-            pa.array([each.sequence_number for each in self._waiting], pa.string()),
-            pa.array([each.partition_key for each in self._waiting], pa.string()),
+            same_text(self._stream, len(self._waiting)),
+            texts([each.sequence_number for each in self._waiting]),
+            texts([each.partition_key for each in self._waiting]),
             timestamps([each.arrival_ms for each in self._waiting]),
-            pa.array([each.data for each in self._waiting], pa.binary()),
-            pa.array([each.reason for each in self._waiting], pa.string()),
+            binaries([each.data for each in self._waiting]),
+            texts([each.reason for each in self._waiting]),
         ]
         rows = pa.RecordBatch.from_arrays(columns, schema=QUARANTINE_SCHEMA)
         self._checksum.update(rows)

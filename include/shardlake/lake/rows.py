@@ -14,6 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from shardlake.kinesis.user_records import UserRecords
+from shardlake.lake.columns import binaries, numbers, same_text, texts, texts_or_nulls, timestamps
 
 SCHEMA = pa.schema(
     [
@@ -32,21 +33,15 @@ def rows_of(records: UserRecords, stream: str) -> pa.RecordBatch:
     """User records as rows. A record that is no aggregate's has sub-sequence number 0 and no explicit hash key."""
     count, subs, hash_keys = len(records), records.sub_sequence_numbers, records.explicit_hash_keys
     columns = [
-        pa.repeat(pa.scalar(stream), count),
-        pa.array(records.sequence_numbers, pa.string()),
-        pa.repeat(pa.scalar(0, pa.int32()), count) if subs is None else pa.array(subs, pa.int32()),
-        pa.array(records.partition_keys, pa.string()),
-        pa.nulls(count, pa.string()) if hash_keys is None else pa.array(hash_keys, pa.string()),
+        same_text(stream, count),
+        texts(records.sequence_numbers),
+        numbers(np.zeros(count, np.int32) if subs is None else np.array(subs, np.int32)),
+        texts(records.partition_keys),
+        pa.nulls(count, pa.string()) if hash_keys is None else texts_or_nulls(hash_keys),
         timestamps(records.arrivals_ms),
-        pa.array(records.data, pa.binary()),
+        binaries(records.data),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
-
-
-def timestamps(arrivals_ms: list[int]) -> pa.Array:
-    """Times in milliseconds since the epoch as a column."""
-    values = np.array(arrivals_ms, np.int64) * 1000
-    return pa.Array.from_buffers(pa.timestamp("us", "UTC"), len(values), [None, pa.py_buffer(values)])
 
 
 class RowsChecksum:

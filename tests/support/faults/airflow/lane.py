@@ -45,14 +45,15 @@ class Lane:
         """Wait until Airflow knows that the task at the boundary does not go on, and has not begun it again.
 
         Cleared before, Airflow 3.3's scheduler ends with an AssertionError when it comes to hear of the task's death.
-        A worker that is killed at its end is missed by nobody: the task goes on, and is waited for.
+        Who is killed when the task's success was told already, or a worker at its end, is missed by nobody.
         """
-        task = task_of(boundary)
-        if boundary.name == "worker: end":
-            self._wait_for(lambda: self.dag.states(self.run, task) == {"success"}, f"{boundary}: no success")
-            return
-        expected = "queued" if is_untold(boundary) else "up_for_retry"
-        self._wait_for(lambda: expected in self.dag.states(self.run, task), f"{boundary}: no {expected}")
+        task, found = task_of(boundary), "queued" if is_untold(boundary) else "up_for_retry"
+
+        def is_known() -> bool:
+            states = self.dag.states(self.run, task)
+            return found in states or states == {"success"}
+
+        self._wait_for(is_known, f"{boundary}: neither {found} nor success")
 
     def _wait_for(self, condition: Callable[[], object], otherwise: str) -> None:
         wait_until(condition, WITHIN_S, otherwise, every_s=POLL_S)
