@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import importlib
 import os
 import sys
 import tempfile
@@ -51,7 +50,6 @@ def _parse_models_once() -> None:
 
 
 _parse_models_once()
-importlib.import_module("pandas")  # pyarrow does so when it makes the first arrays
 gc.freeze()  # or collections in forked processes would write to all these objects, and so copy them
 
 
