@@ -238,6 +238,25 @@ class TestHands:
                 list(reading)
         assert pages.acquire(blocking=False)
 
+    def test_who_was_refused_holds_none_while_waiting(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Kills: tries of botocore's own, between which a reader goes on holding its page."""
+        world.control(page_limit=10)
+        numbers = world.put(*records(30))
+        pages, free = Semaphore(1), list[bool]()
+
+        def wait(_: float) -> None:
+            free.append(pages.acquire(blocking=False))
+            pages.release()
+
+        monkeypatch.setattr("time.sleep", wait)
+        refused = {"kind": "throttle", "operation": "GetRecords", "stream": world.stream, "nth": [2, 3, 5]}
+        reading = read_range(world.kinesis, at(numbers[0], numbers[-1]), DAY_MS, hands=Hands(pages))
+        first = next(reading)
+        world.control(faults=[refused])
+        assert len(first) + sum(map(len, reading)) == 30
+        assert len(free) >= 3
+        assert all(free)
+
     def test_readers_of_one_worker_hold_no_more_pages_than_they_may(
         self, make_world: Callable[..., World], monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -137,7 +137,6 @@ class Service:
 
 @pytest.fixture
 def service(monkeypatch: pytest.MonkeyPatch) -> Service:
-    monkeypatch.setattr("botocore.retries.standard.ExponentialBackoff.delay_amount", lambda *_: 0.0)
     monkeypatch.setattr("shardlake.kinesis.client.random.uniform", lambda *_: 0.004)
     monkeypatch.setattr("shardlake.kinesis.pages.EMPTY_PAGE_WAIT_S", 0.004)
     monkeypatch.setattr("shardlake.kinesis.reader.EMPTY_PAGE_WAIT_S", 0.004)

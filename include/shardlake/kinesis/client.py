@@ -34,11 +34,11 @@ MAX_PAGE_RECORDS = 10_000
 CONNECTIONS = 32
 """Calls under way at once from one client, at most."""
 
-ATTEMPTS = 3
-"""Tries of one call by botocore's standard retry mode, its default; what goes on failing then is for the budget."""
+FIRST_BACKOFF_S = 0.25
+"""Longest wait before the second try of a call, twice as long before each further one."""
 
 MAX_BACKOFF_S = 5.0
-"""Longest wait between two tries: for as long, one reply of 10 MiB keeps a shard's readers out (service limits)."""
+"""Longest wait of all: for as long, one reply of 10 MiB keeps a shard's readers out (service limits)."""
 
 PLANNING_S = 60.0
 """How long planning, and whatever else is no reading of a range, goes on without a page from any shard.
@@ -75,6 +75,7 @@ class Kinesis:
     Attributes:
         budget: how long calls that fail are tried again.
         held_back: whether one had to be, since `within`.
+        called_at_s: when the last call began, or its last try, by the monotonic clock.
     """
 
     def __init__(
@@ -86,12 +87,12 @@ class Kinesis:
         role: Role | None = None,
     ) -> None:
         self.region, self.endpoint_url, self._role = region, endpoint_url, role
-        self.budget, self.held_back = Budget(PLANNING_S), False
+        self.budget, self.held_back, self.called_at_s = Budget(PLANNING_S), False, time.monotonic()
         self.stream_name = stream.rpartition("/")[2]
         self._arn = {"StreamARN": stream} if stream.startswith("arn:") else {}
         self._stream = self._arn or {"StreamName": stream}
         config = Config(
-            retries={"mode": "standard", "total_max_attempts": ATTEMPTS},
+            retries={"total_max_attempts": 1},  # within a try of botocore's own, nobody could let go of a page in hand
             max_pool_connections=CONNECTIONS,
             connect_timeout=5,
             read_timeout=30,
@@ -107,7 +108,7 @@ class Kinesis:
     def within(self, budget: Budget) -> Kinesis:
         """The same client with another budget."""
         other = copy.copy(self)
-        other.budget, other.held_back = budget, False
+        other.budget, other.held_back, other.called_at_s = budget, False, time.monotonic()
         return other
 
     def describe(self) -> tuple[Stream, int]:
@@ -204,10 +205,15 @@ class Kinesis:
 
     def consumers(self, stream_arn: str) -> dict[str, Consumer]:
         """The stream's registered consumers, by name."""
-        with self._errors():
-            pages = self._client.get_paginator("list_stream_consumers").paginate(StreamARN=stream_arn)
-            found = [each for page in pages for each in page.get("Consumers", ())]
-        return {each["ConsumerName"]: Consumer(each["ConsumerARN"], each["ConsumerStatus"]) for each in found}
+        found: dict[str, Consumer] = {}
+        request = {"StreamARN": stream_arn}
+        while True:
+            reply = self._call("list_stream_consumers", "ResponseMetadata", **request)
+            for each in reply.get("Consumers", ()):
+                found[each["ConsumerName"]] = Consumer(each["ConsumerARN"], each["ConsumerStatus"])
+            if not reply.get("NextToken"):
+                return found
+            request = {"StreamARN": stream_arn, "NextToken": reply["NextToken"]}
 
     def register_consumer(self, stream_arn: str, name: str, tags: Mapping[str, str]) -> None:
         """Have a consumer of this name made; it is CREATING for a while."""
@@ -224,27 +230,26 @@ class Kinesis:
 
     def _call(self, operation: str, member: str, **request: Any) -> dict[str, Any]:
         """The reply to a call, with the member that every such reply has; tried again within the budget."""
-        backoff_s = 1.0
+        backoff_s = FIRST_BACKOFF_S
         while True:
+            self.called_at_s = time.monotonic()
             try:
                 return self._reply(operation, member, request)
             except UnavailableError as failure:
                 self.held_back = True
-                if backoff_s == 1.0:
+                if backoff_s == 4 * FIRST_BACKOFF_S:
                     log.warning("%s; trying again", failure.what)
                 self.budget.wait(random.uniform(0, backoff_s), failure)  # noqa: S311 (jitter)
             backoff_s = min(2 * backoff_s, MAX_BACKOFF_S)
 
     def _reply(self, operation: str, member: str, request: dict[str, Any]) -> dict[str, Any]:
-        """The reply after botocore's own few tries.
+        """The reply to one try.
 
         When a reply's body breaks off, botocore gives a reply without members. In a page of records that would be the
         end of a closed shard.
         """
         with self._errors():
             reply: dict[str, Any] = getattr(self._client, operation)(**request)
-        if reply["ResponseMetadata"].get("RetryAttempts"):
-            self.held_back = True
         if member in reply:
             return reply
         raise UnavailableError(

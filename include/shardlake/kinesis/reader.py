@@ -109,7 +109,7 @@ def _pages(kinesis: Kinesis, range_: SequenceRange, anchor: SequenceNumber, quot
     try:
         page = _first_page(kinesis, range_, anchor, silence)
         while True:
-            iterator, count, size = page.next_iterator, len(page), page.size
+            iterator, count, size, called_at_s = page.next_iterator, len(page), page.size, kinesis.called_at_s
             if count:
                 silence.renew()
                 last, empty, limit = page.number(-1), 0, _limit(page)
@@ -126,7 +126,7 @@ def _pages(kinesis: Kinesis, range_: SequenceRange, anchor: SequenceNumber, quot
             if quota is None and kinesis.held_back:
                 quota = ReadQuota(1.0)
             if quota:
-                quota.wait(size)
+                quota.wait(called_at_s, size)
             hands.take()
             page = _next_page(kinesis, range_, iterator, last, limit)
     finally:
