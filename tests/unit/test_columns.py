@@ -51,6 +51,11 @@ def test_timestamps(values: list[int]) -> None:
     assert the_same(timestamps(values), expected)
 
 
+def test_more_than_ends_of_32_bits_can_tell_is_refused() -> None:
+    with pytest.raises(OverflowError, match="2147483648 bytes"):
+        same_text("x" * 2**30, 2)
+
+
 def test_text_that_is_not_unicode_is_refused() -> None:
     with pytest.raises(UnicodeEncodeError):
         texts(["\ud800"])

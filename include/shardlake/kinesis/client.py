@@ -92,7 +92,7 @@ class Kinesis:
         self._arn = {"StreamARN": stream} if stream.startswith("arn:") else {}
         self._stream = self._arn or {"StreamName": stream}
         config = Config(
-            retries={"total_max_attempts": 1},  # within a try of botocore's own, nobody could let go of a page in hand
+            retries={"mode": "standard", "total_max_attempts": 1},  # while botocore waits, a page would stay in hand
             max_pool_connections=CONNECTIONS,
             connect_timeout=5,
             read_timeout=30,

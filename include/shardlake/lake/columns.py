@@ -52,6 +52,8 @@ def timestamps(arrivals_ms: list[int]) -> pa.Array:
 
 
 def _of_lengths(kind: pa.DataType, lengths: NDArray[np.int32], values: bytes) -> pa.Array:
+    if len(values) >= 2**31:
+        raise OverflowError(f"a column of {len(values)} bytes")
     ends = np.zeros(len(lengths) + 1, np.int32)
     np.cumsum(lengths, out=ends[1:])
     return pa.Array.from_buffers(kind, len(lengths), [None, pa.py_buffer(ends), pa.py_buffer(values)])
