@@ -47,10 +47,14 @@ def test_trouble_may_last_as_long_as_the_budget_and_no_longer(clock: Clock) -> N
     assert clock.now_s == 1010
 
 
-def test_a_pause_that_would_outlast_it_is_not_begun(clock: Clock) -> None:
+def test_a_pause_that_would_outlast_it_is_cut_so_that_the_last_try_is_at_its_end(clock: Clock) -> None:
+    """Kills: giving up after half of the budget, since the next pause was a long one."""
+    budget = Budget(10)
+    budget.wait(6, FAILURE)
+    budget.wait(12, FAILURE)
+    assert clock.now_s == 1010
     with pytest.raises(UnavailableError):
-        Budget(10).wait(10.5, FAILURE)
-    assert clock.now_s == 1000
+        budget.wait(0, FAILURE)
 
 
 def test_progress_gives_the_whole_budget_again(clock: Clock) -> None:

@@ -30,7 +30,7 @@ class Budget:
         self._since_s = None
 
     def wait(self, pause_s: float, failure: UnavailableError) -> None:
-        """Wait before another try.
+        """Wait before another try, the last of which is made when the budget ends.
 
         Raises:
             UnavailableError: the failure, lasting for longer than the budget.
@@ -38,8 +38,9 @@ class Budget:
         now_s, since_s = time.monotonic(), self._since_s
         if since_s is None:
             self._since_s = since_s = now_s
-        if now_s + pause_s - since_s > self.seconds:
+        left_s = since_s + self.seconds - now_s
+        if left_s <= 0:
             what = f"{failure.what.rstrip('.')}; no progress for {self.seconds:.0f} s"
             raise UnavailableError(what, todo=failure.todo) from failure
         with self.hands.empty():
-            time.sleep(pause_s)
+            time.sleep(min(pause_s, left_s))
