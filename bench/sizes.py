@@ -20,7 +20,7 @@ class Sizes:
         over_shards: numbers of shards that throughput is plotted over; the data stays the same.
         peer_timeout_s: after which a peer counts as not measured.
         quota_shards, quota_bytes: a Kinesis that enforces its limits: shards, and data on each of them. The rate is
-            what the second size takes longer than the first.
+            what the second size takes longer than the first, which is more than what a shard holds for the start.
         latency_shards, latency_bytes: a Kinesis far away: shards, and data on each of them.
         aggregates: KPL aggregates of 50 user records each.
         range_bytes: sizes of a range that memory is measured over.
@@ -57,7 +57,7 @@ FULL = Sizes(
     over_shards=(1, 4, 16, 32),
     peer_timeout_s=240,
     quota_shards=32,
-    quota_bytes=(4 * MIB, 20 * MIB),
+    quota_bytes=(12 * MIB, 44 * MIB),
     latency_shards=256,
     latency_bytes=MIB,
     aggregates=60_000,
@@ -76,7 +76,7 @@ QUICK = Sizes(
     over_shards=(1, 4),
     peer_timeout_s=60,
     quota_shards=8,
-    quota_bytes=(2 * MIB, 6 * MIB),
+    quota_bytes=(6 * MIB, 14 * MIB),
     latency_shards=64,
     latency_bytes=MIB // 4,
     aggregates=6_000,

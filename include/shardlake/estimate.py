@@ -13,7 +13,7 @@ from shardlake.kinesis.newest import newest_record
 from shardlake.kinesis.page import Page
 from shardlake.kinesis.pages import first_page, page_at
 from shardlake.kinesis.quota import reading_s
-from shardlake.kinesis.reader import PAGE_BYTES
+from shardlake.kinesis.reader import PACED_PAGE_BYTES
 from shardlake.look import side_by_side
 from shardlake.plan import BatchPlan
 from shardlake.ranges import SequenceNumber, SequenceRange, Start
@@ -55,7 +55,7 @@ def estimate(pipeline: Pipeline, kinesis: Kinesis, draft: BatchPlan, backfill: B
     def of(stretch: SequenceRange) -> Estimate:
         records, size, span_ms = _sampled(kinesis, stretch, now_ms, now_ms - draft.stream.retention_ms)
         ranges = max(1, ceil(size / pipeline.max_range_bytes), ceil(span_ms / window_ms))
-        calls = max(ranges, ceil(size / PAGE_BYTES), ceil(records / MAX_PAGE_RECORDS))
+        calls = max(ranges, ceil(size / PACED_PAGE_BYTES), ceil(records / MAX_PAGE_RECORDS))
         return Estimate(stretch, ranges, records, size, calls, reading_s(calls, size, backfill.request.read_fraction))
 
     return side_by_side(of, backfill.stretches)

@@ -157,7 +157,7 @@ class TestEmptyPages:
         kinesis = ScriptedKinesis([95], *silence, [96], *silence, [97], [95])
         assert [page.sequence_numbers for page in opened(kinesis, range_, budget_s=10)] == [["95"], ["96"], ["97"]]
         with pytest.raises(UnavailableError, match="no record of range .*; no progress for 10 s"):
-            list(opened(ScriptedKinesis([95], *silence, [], [97], [95]), range_, budget_s=10))
+            list(opened(ScriptedKinesis([95], *silence, [], [], [97], [95]), range_, budget_s=10))
 
     def test_a_page_wait_keeps_to_five_calls_a_second(self, world: World) -> None:
         numbers = world.put(*records(2))

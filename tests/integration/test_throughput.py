@@ -105,6 +105,7 @@ def test_a_shard_that_refused_a_call_is_read_at_the_pace_of_its_limits(world: Wo
     world.control(limits=[limits], reset_stats=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("shardlake.kinesis.quota.SHARD_BYTES_PER_S", 4 * MIB)
+        patch.setattr("shardlake.kinesis.quota.SHARD_CALLS_PER_S", 10)
         begun_s = time.monotonic()
         assert sum(map(len, read_range(world.kinesis, range_, 86_400_000))) == 800
         taken_s = time.monotonic() - begun_s

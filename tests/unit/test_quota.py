@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from local_kinesis.limits import Bucket
 from shardlake.kinesis.quota import SHARD_BYTES_PER_S, SHARD_CALLS_PER_S, ReadQuota, reading_s
 
 MIB = 2**20
@@ -51,7 +52,7 @@ def test_calls_and_bytes_stay_within_the_share_whatever_the_calls_and_what_comes
 ) -> None:
     with patch("shardlake.kinesis.quota.time", Clock()) as clock:
         begun_s = clock.now_s
-        quota = ReadQuota(fraction)
+        quota = ReadQuota(fraction, begun_s)
         for size, late_s, taken_s in calls:
             clock.now_s += late_s
             called_at_s = clock.now_s
@@ -62,26 +63,78 @@ def test_calls_and_bytes_stay_within_the_share_whatever_the_calls_and_what_comes
     assert sum(size for size, _, _ in calls) <= SHARD_BYTES_PER_S * fraction * passed_s * 1.001
 
 
+@given(
+    st.sampled_from([1000, MIB // 2, MIB, 2 * MIB]),
+    st.lists(st.tuples(st.floats(0, 0.09), st.floats(0, 0.1) | st.floats(0, 3)), min_size=1, max_size=50),
+    st.floats(0, 1),
+)
+def test_a_shard_that_is_read_by_nobody_else_refuses_no_call_after_the_first_that_it_refused(
+    size: int, calls: list[tuple[float, float]], since_s: float
+) -> None:
+    """Kills: making up for more than the shard holds; calls that come so close that the way to it decides."""
+    by_bytes, by_calls = Bucket(SHARD_BYTES_PER_S), Bucket(SHARD_CALLS_PER_S)
+    with patch("shardlake.kinesis.quota.time", Clock()) as clock:
+        by_bytes.has(1, int(clock.now_s * 1e9))
+        by_bytes.take(SHARD_BYTES_PER_S)
+        quota = ReadQuota(1.0, clock.now_s)
+        clock.now_s += since_s
+        quota.wait(clock.now_s, size)
+        for way_s, late_s in calls:
+            called_at_s = clock.now_s
+            clock.now_s += way_s
+            now_ns = int(clock.now_s * 1e9)
+            assert by_bytes.has(1, now_ns)
+            assert by_calls.has(1, now_ns)
+            by_bytes.take(size)
+            by_calls.take(1)
+            clock.now_s += late_s
+            quota.wait(called_at_s, size)
+
+
 def test_it_waits_no_longer_than_the_share_asks_for(clock: Clock) -> None:
-    quota = ReadQuota(0.5)
+    quota = ReadQuota(0.5, clock.now_s - 1)
     for size in (0, MIB, 4 * MIB):
         quota.wait(clock.now_s, size)
     assert clock.now_s - 1000 == pytest.approx(0.4 + 1 + 4)
 
 
 def test_what_a_call_and_its_records_took_counts_as_waiting(clock: Clock) -> None:
-    quota = ReadQuota(1.0)
-    clock.now_s += 0.15
-    quota.wait(1000, 0)
-    assert clock.now_s == pytest.approx(1000.2)
-    clock.now_s += 7
-    quota.wait(1000.2, 0)
-    assert clock.now_s == pytest.approx(1007.2)
+    quota = ReadQuota(1.0, clock.now_s - 1)
+    clock.now_s += 0.7
+    quota.wait(1000, 2 * MIB)
+    assert clock.now_s == pytest.approx(1001)
 
 
-def test_a_call_that_was_late_is_not_made_up_for(clock: Clock) -> None:
-    quota = ReadQuota(1.0)
-    for late_s in (0.05, 3600, 0):
-        clock.now_s += late_s
-        quota.wait(clock.now_s, 0)
-    assert clock.now_s == pytest.approx(1000 + 3600.05 + 3 * 0.2)
+def paced(quota: ReadQuota, clock: Clock, calls: int) -> list[float]:
+    """When calls for half a MiB each are made, one after another."""
+    made = []
+    for _ in range(calls):
+        made.append(clock.now_s)
+        quota.wait(clock.now_s, MIB // 2)
+    return made
+
+
+def test_a_call_that_was_late_is_made_up_for(clock: Clock) -> None:
+    """Kills: a shard whose limits are never used up by a reader that writes a row group now and then."""
+    quota = ReadQuota(1.0, 1000)
+    quota.wait(clock.now_s, MIB // 2)
+    first = paced(quota, clock, 4)
+    clock.now_s += 0.4
+    late = paced(quota, clock, 10)
+    assert late[0] - first[0] == pytest.approx(4 * 0.25 + 0.4)
+    assert late[1] == late[0]
+    assert late[-1] - first[0] == pytest.approx(13 * 0.25)
+
+
+def test_no_more_is_made_up_for_than_the_shard_holds(clock: Clock) -> None:
+    quota = ReadQuota(1.0, 1000)
+    clock.now_s += 3600
+    assert [at_s - 4600 for at_s in paced(quota, clock, 5)] == pytest.approx([0, 0, 0, 0.1, 0.35])
+
+
+def test_a_call_that_was_refused_leaves_nothing_to_make_up_from(clock: Clock) -> None:
+    quota = ReadQuota(1.0, 1000)
+    clock.now_s += 3600
+    quota.found_empty(4599.5)
+    quota.found_empty(1000)
+    assert [at_s - 4600 for at_s in paced(quota, clock, 4)] == pytest.approx([0, 0.1, 0.35, 0.6])

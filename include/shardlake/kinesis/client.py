@@ -74,9 +74,12 @@ class Kinesis:
 
     Attributes:
         budget: how long calls that fail are tried again.
-        held_back: whether one had to be, since `within`.
         called_at_s: when the last call began, or its last try, by the monotonic clock.
+        refused_at_s: when a try last began that failed, since `within`; None: none did.
     """
+
+    called_at_s = 0.0
+    refused_at_s: float | None = None
 
     def __init__(
         self,
@@ -87,7 +90,7 @@ class Kinesis:
         role: Role | None = None,
     ) -> None:
         self.region, self.endpoint_url, self._role = region, endpoint_url, role
-        self.budget, self.held_back, self.called_at_s = Budget(PLANNING_S), False, time.monotonic()
+        self.budget = Budget(PLANNING_S)
         self.stream_name = stream.rpartition("/")[2]
         self._arn = {"StreamARN": stream} if stream.startswith("arn:") else {}
         self._stream = self._arn or {"StreamName": stream}
@@ -108,7 +111,7 @@ class Kinesis:
     def within(self, budget: Budget) -> Kinesis:
         """The same client with another budget."""
         other = copy.copy(self)
-        other.budget, other.held_back, other.called_at_s = budget, False, time.monotonic()
+        other.budget, other.refused_at_s = budget, None
         return other
 
     def describe(self) -> tuple[Stream, int]:
@@ -236,7 +239,7 @@ class Kinesis:
             try:
                 return self._reply(operation, member, request)
             except UnavailableError as failure:
-                self.held_back = True
+                self.refused_at_s = self.called_at_s
                 if backoff_s == 4 * FIRST_BACKOFF_S:
                     log.warning("%s; trying again", failure.what)
                 self.budget.wait(random.uniform(0, backoff_s), failure)  # noqa: S311 (jitter)

@@ -5,6 +5,7 @@ Loss is told, never guessed: whatever does not fit the range raises, and what wa
 
 from __future__ import annotations
 
+import time
 from bisect import bisect_right
 from collections.abc import Iterator
 from functools import partial
@@ -26,6 +27,10 @@ from shardlake.ranges import SHARD_END, SequenceNumber, SequenceRange
 PAGE_BYTES = 2 * 2**20
 """What a page of large records is held to. The service's 10 MiB take seven times that while a reply is decoded, and
 calls are no scarcer for it: a shard gives out 2 MiB and answers five calls a second."""
+
+PACED_PAGE_BYTES = 2**20
+"""The same at the pace of the shard's limits: half of what a shard holds, so that one that is late can be made up for.
+Two calls a second leave room for two looks back (`continuity`) within the five."""
 
 FIRST_RECORDS = 250
 """Records of a range's first page, which tells how large they are."""
@@ -58,8 +63,7 @@ def read_range(
         return  # the shard was closed with nothing behind the start, and so it stays
     try:
         kinesis = kinesis.within(Budget(retry_budget_s, hands))
-        quota = ReadQuota(read_fraction) if read_fraction else None
-        poll = partial(_pages, kinesis, range_, quota=quota)
+        poll = partial(_pages, kinesis, range_, read_fraction=read_fraction)
         shard_id, anchor = range_.shard_id, range_.anchor
         pages = fan_out(kinesis, consumer_arn, shard_id, anchor, poll) if consumer_arn else poll(anchor)
         yield from _read(kinesis, range_, retention_ms, pages)
@@ -96,7 +100,9 @@ def _read(kinesis: Kinesis, range_: SequenceRange, retention_ms: int, pages: Ite
     continuity.prove()
 
 
-def _pages(kinesis: Kinesis, range_: SequenceRange, anchor: SequenceNumber, quota: ReadQuota | None) -> Iterator[Page]:
+def _pages(
+    kinesis: Kinesis, range_: SequenceRange, anchor: SequenceNumber, read_fraction: float | None
+) -> Iterator[Page]:
     """Pages with records from the anchor on, to the shard's end or for as long as one asks.
 
     Replies without a new record have a budget of their own: looking back at an old one is no progress. A shard that has
@@ -104,15 +110,19 @@ def _pages(kinesis: Kinesis, range_: SequenceRange, anchor: SequenceNumber, quot
     """
     hands = kinesis.budget.hands
     silence = Budget(kinesis.budget.seconds, hands)
+    quota = ReadQuota(read_fraction, time.monotonic()) if read_fraction else None
     last, empty, limit = anchor, 0, FIRST_RECORDS
     hands.take()
     try:
         page = _first_page(kinesis, range_, anchor, silence)
         while True:
+            if kinesis.refused_at_s is not None:
+                quota = quota or ReadQuota(1.0, kinesis.refused_at_s)
+                quota.found_empty(kinesis.refused_at_s)
             iterator, count, size, called_at_s = page.next_iterator, len(page), page.size, kinesis.called_at_s
             if count:
                 silence.renew()
-                last, empty, limit = page.number(-1), 0, _limit(page)
+                last, empty, limit = page.number(-1), 0, _limit(page, PACED_PAGE_BYTES if quota else PAGE_BYTES)
                 yield page
             del page  # or it would stay in memory while the next one comes in
             hands.let_go()
@@ -123,8 +133,6 @@ def _pages(kinesis: Kinesis, range_: SequenceRange, anchor: SequenceNumber, quot
                 if empty % HORIZON_CHECK == 0:
                     _check_retained(kinesis, range_, last)
                 silence.wait(EMPTY_PAGE_WAIT_S, _silent(range_))
-            if quota is None and kinesis.held_back:
-                quota = ReadQuota(1.0)
             if quota:
                 quota.wait(called_at_s, size)
             hands.take()
@@ -146,9 +154,9 @@ def _first_page(kinesis: Kinesis, range_: SequenceRange, anchor: SequenceNumber,
         silence.wait(EMPTY_PAGE_WAIT_S, _silent(range_))
 
 
-def _limit(page: Page) -> int:
-    """How many records to ask for, so that the next page has about `PAGE_BYTES`."""
-    return min(MAX_PAGE_RECORDS, max(1, PAGE_BYTES * len(page) // max(1, page.size)))
+def _limit(page: Page, size_bytes: int) -> int:
+    """How many records to ask for, so that the next page has about so many bytes."""
+    return min(MAX_PAGE_RECORDS, max(1, size_bytes * len(page) // max(1, page.size)))
 
 
 def _next_page(kinesis: Kinesis, range_: SequenceRange, iterator: str, last: SequenceNumber, limit: int) -> Page:
