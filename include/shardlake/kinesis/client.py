@@ -10,19 +10,18 @@ import time
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import Any, Literal
 
 import boto3
-import numpy as np
 from botocore.config import Config
 
-from shardlake.errors import IngestError, UnavailableError
+from shardlake.errors import UnavailableError
 from shardlake.kinesis.budget import Budget
 from shardlake.kinesis.failures import ListingExpiredError, translated
 from shardlake.kinesis.http2 import subscribe_over_http2
 from shardlake.kinesis.page import Page
-from shardlake.kinesis.replies import Event, Record, decode_records, documented_events
+from shardlake.kinesis.replies import decode_records, documented_events
+from shardlake.kinesis.values import epoch_ms, page_of_event, page_of_reply, service_time_ms, shard_of
 from shardlake.plan import Role, Stream
 from shardlake.ranges import SequenceNumber
 from shardlake.roles import assumed
@@ -121,13 +120,13 @@ class Kinesis:
         stream = Stream(
             name=summary["StreamName"],
             arn=summary["StreamARN"],
-            created_at_ms=_epoch_ms(summary["StreamCreationTimestamp"]),
+            created_at_ms=epoch_ms(summary["StreamCreationTimestamp"]),
             retention_ms=summary["RetentionPeriodHours"] * 3_600_000,
             region=self.region,
             endpoint_url=self.endpoint_url,
             role=self._role,
         )
-        return stream, _service_time_ms(reply)
+        return stream, service_time_ms(reply)
 
     def list_shards(self) -> list[Shard]:
         """All shards that the stream still knows, open and closed, over all pages.
@@ -152,7 +151,7 @@ class Kinesis:
         request: dict[str, Any] = {**self._stream, **of, "MaxResults": 1000}
         while True:
             reply = self._call("list_shards", "Shards", **request)
-            yield from map(_shard, reply["Shards"])
+            yield from map(shard_of, reply["Shards"])
             if not reply.get("NextToken"):
                 return
             request = {"NextToken": reply["NextToken"], "MaxResults": 1000}
@@ -180,17 +179,7 @@ class Kinesis:
 
     def get_records(self, iterator: str, limit: int = MAX_PAGE_RECORDS) -> Page:
         """One page of records."""
-        reply = self._call("get_records", "Records", ShardIterator=iterator, Limit=limit, **self._arn)
-        records: list[Record] = reply["Records"]
-        return Page(
-            [record.sequence_number for record in records],
-            [record.partition_key for record in records],
-            _all_ms([record.approximate_arrival_timestamp for record in records]),
-            [record.data for record in records],
-            reply["NextShardIterator"],
-            reply["MillisBehindLatest"],
-            _service_time_ms(reply),
-        )
+        return page_of_reply(self._call("get_records", "Records", ShardIterator=iterator, Limit=limit, **self._arn))
 
     def subscribe(self, consumer_arn: str, shard_id: str, number: SequenceNumber) -> Generator[Page, None, None]:
         """The events of one subscription at a sequence number, empty ones included, for as long as it lasts.
@@ -201,10 +190,10 @@ class Kinesis:
         position = {"Type": "AT_SEQUENCE_NUMBER", "SequenceNumber": number.text}
         request = {"ConsumerARN": consumer_arn, "ShardId": shard_id, "StartingPosition": position}
         reply = self._reply("subscribe_to_shard", "EventStream", request)
-        since_ms = _service_time_ms(reply) - time.monotonic() * 1000
+        since_ms = service_time_ms(reply) - time.monotonic() * 1000
         with self._errors(), contextlib.closing(reply["EventStream"]) as events:
             for event in documented_events(events):
-                yield _page_of_event(event, round(since_ms + time.monotonic() * 1000))
+                yield page_of_event(event, round(since_ms + time.monotonic() * 1000))
 
     def consumers(self, stream_arn: str) -> dict[str, Consumer]:
         """The stream's registered consumers, by name."""
@@ -262,46 +251,3 @@ class Kinesis:
 
     def _errors(self) -> contextlib.AbstractContextManager[None]:
         return translated(self.stream_name, self._endpoint)
-
-
-def _page_of_event(event: Event, service_time_ms: int) -> Page:
-    return Page(
-        [record.sequence_number for record in event.records],
-        [record.partition_key for record in event.records],
-        [_epoch_ms(record.approximate_arrival_timestamp) for record in event.records],
-        [record.data for record in event.records],
-        event.continuation_sequence_number,
-        event.millis_behind_latest,
-        service_time_ms,
-    )
-
-
-def _all_ms(seconds: list[float]) -> list[int]:
-    ms: list[int] = np.rint(np.array(seconds, np.float64) * 1000).astype(np.int64).tolist()
-    return ms
-
-
-def _epoch_ms(at: datetime) -> int:
-    return round(at.timestamp() * 1000)
-
-
-def _service_time_ms(reply: dict[str, Any]) -> int:
-    date = reply["ResponseMetadata"]["HTTPHeaders"].get("date", "")
-    try:
-        return _epoch_ms(parsedate_to_datetime(date))
-    except (ValueError, OverflowError) as exc:
-        raise IngestError(
-            "the service's reply does not say its time", expected="a Date header", found=repr(date[:80])
-        ) from exc
-
-
-def _shard(description: dict[str, Any]) -> Shard:
-    parents = (description.get("ParentShardId"), description.get("AdjacentParentShardId"))
-    return Shard(
-        shard_id=description["ShardId"],
-        parents=tuple(parent for parent in parents if parent),
-        starting_hash_key=description["HashKeyRange"]["StartingHashKey"],
-        ending_hash_key=description["HashKeyRange"]["EndingHashKey"],
-        starting_sequence_number=description["SequenceNumberRange"]["StartingSequenceNumber"],
-        ending_sequence_number=description["SequenceNumberRange"].get("EndingSequenceNumber"),
-    )
