@@ -62,10 +62,12 @@ def test_a_shard_that_others_read_all_the_time_is_read_to_the_end(world: World) 
     """Kills: throttles that are tried a number of times; waiting that grows for as long as one is throttled."""
     world.produce(60)
     world.control(page_limit=6, limits=[{"stream": world.stream, "read_calls_per_s": 20}], reset_stats=True)
-    with other_readers(world, 3, pause_s=0.03):
+    with other_readers(world, 2, pause_s=0.06):
+        while not throttled(world):  # until they have used up what the shard holds
+            time.sleep(0.01)
         world.plan(kinesis=world.kinesis.within(Budget(PLANNING_S)))
         world.run()
-        assert throttled(world) > 20
+        assert throttled(world) > 3
     world.control(limits=[])
     world.run_until_caught_up()
     world.assert_every_record_is_there_once()

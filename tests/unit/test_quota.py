@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from local_kinesis.limits import Bucket
 from shardlake.kinesis.quota import SHARD_BYTES_PER_S, SHARD_CALLS_PER_S, ReadQuota, reading_s
+from shardlake.kinesis.reader import PACED_PAGE_BYTES
 
 MIB = 2**20
 
@@ -64,7 +65,7 @@ def test_calls_and_bytes_stay_within_the_share_whatever_the_calls_and_what_comes
 
 
 @given(
-    st.sampled_from([1000, MIB // 2, MIB, 2 * MIB]),
+    st.sampled_from([1000, MIB // 2, PACED_PAGE_BYTES]),
     st.lists(st.tuples(st.floats(0, 0.09), st.floats(0, 0.1) | st.floats(0, 3)), min_size=1, max_size=50),
     st.floats(0, 1),
 )
