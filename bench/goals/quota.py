@@ -34,6 +34,8 @@ def measure(bench: Bench) -> Iterator[Figure]:
         f" by {allowed // 2**20} MiB/s; partition keys do not count"
     )
     yield Figure(4, "of 2 MiB/s a shard, enforced", "%", shares, how, Goal("at least", 95))
+    for size, seconds in ((small, less), (large, more)):
+        yield Figure(4, f"the whole run, {size} MiB a shard", "s", tuple(seconds), "`shardlake run`, start-up counted")
 
 
 def _seconds(bench: Bench, source: Source) -> float:

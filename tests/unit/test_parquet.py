@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import random
 import tempfile
+import threading
+import time
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -109,7 +112,7 @@ class TestRowGroups:
     def test_what_waits_leaves_no_file_and_no_memory(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """Kills: a file with a name, which a killed worker would leave behind; rows that wait in memory."""
         monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-        waiting = row_groups(pieces(map(as_they_are, pages_of([b"x" * 1000] * 40_000, [1000])), "clicks"))
+        waiting = row_groups_of(pages_of([b"x" * 1000] * 40_000, [1000]))
         before = pa.total_allocated_bytes()
         group = next(waiting)
         assert group.num_rows > 16_000
@@ -119,6 +122,32 @@ class TestRowGroups:
         assert group.num_rows + sum(rest) == 40_000
         assert set(group["data"].to_pylist()) == {b"x" * 1000}  # while others came in
 
+    def test_a_range_is_read_on_while_the_row_group_of_another_is_written(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Kills: waiting for another's row group with a page in hand, while shards give less than their limits."""
+        data, begun = [b"x" * 100_000] * 600, []
+
+        def pages() -> Iterator[Page]:
+            for page in pages_of(data, [10]):
+                begun.append(page)
+                yield page
+
+        lock, range_, until_s = threading.Lock(), range_of(len(data)), time.monotonic() + 20
+        monkeypatch.setattr(parquet, "_ONE_AT_A_TIME", lock)
+        with ThreadPoolExecutor(1) as pool:
+            with lock:
+                writing = pool.submit(
+                    write_range, tmp_path / "file", tmp_path / "aside", plan_of(range_), range_, pages()
+                )
+                while len(begun) < 30:  # the first row group is of 16 pages, the second of as many
+                    assert time.monotonic() < until_s
+                    time.sleep(0.01)
+                time.sleep(0.2)
+                assert len(begun) < 40
+            writing.result(30)
+        assert (tmp_path / "file").read_bytes() == write(tmp_path / "alone", data, [10])
+
     def test_a_full_disk_is_named(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """Kills: a message that names the dataset's disk only, which may have room."""
         monkeypatch.setattr(tempfile, "TemporaryFile", partial(open, "/dev/full", "w+b"))
@@ -127,7 +156,8 @@ class TestRowGroups:
 
 
 def row_groups_of(pages: Iterable[Page]) -> Iterator[pa.Table]:
-    return row_groups(pieces(map(as_they_are, pages), "clicks"))
+    groups = row_groups(pieces(map(as_they_are, pages), "clicks"))
+    return (group for group in groups if group is not None)
 
 
 def pieces_by_hand(lengths: list[int]) -> list[list[int]]:

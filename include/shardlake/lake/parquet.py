@@ -13,6 +13,7 @@ from threading import Lock
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 import shardlake
 from shardlake.kinesis.page import Page
@@ -33,7 +34,7 @@ PIECE_BYTES = 2**20
 """A piece ends before the row that would bring its `data` over this size. The writer ends data pages where it ends."""
 
 _ONE_AT_A_TIME = Lock()
-"""Writing a row group takes several times its memory for a moment."""
+"""Writing a row group takes several times its memory for a moment. Others wait, while their ranges are read on."""
 
 
 def write_range(path: Path, aside: Path, plan: BatchPlan, range_: SequenceRange, pages: Iterable[Page]) -> Footer:
@@ -61,11 +62,14 @@ def write_range(path: Path, aside: Path, plan: BatchPlan, range_: SequenceRange,
     ):
         quarantine = QuarantineRows(plan.stream.name, aside_writer.write_batch)
         unpacking = unpacker(plan, range_.shard_id, quarantine.add)
+        waiting: list[pa.Table] = []
         for row_group in row_groups(map(noted, pieces(unpacking.user_records(pages), plan.stream.name))):
-            with _ONE_AT_A_TIME:
-                writer.write_table(row_group, row_group_size=ROW_GROUP_ROWS)
-                del row_group  # or it would stay in memory while the next one comes in
-            pa.default_memory_pool().release_unused()
+            if row_group is not None:
+                waiting.append(row_group)
+                del row_group  # or it would stay in memory when it is written
+            _write_first(waiting, writer, at_once=len(waiting) > 1)
+        while waiting:
+            _write_first(waiting, writer, at_once=True)
         quarantined = quarantine.checksum()
         footer = Footer(
             pipeline=plan.pipeline,
@@ -114,8 +118,8 @@ def pieces(some: Iterable[UserRecords], stream: str) -> Iterator[pa.RecordBatch]
         yield pa.concat_batches(parts)
 
 
-def row_groups(some: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Pieces put together, each table one row group."""
+def row_groups(some: Iterable[pa.RecordBatch]) -> Iterator[pa.Table | None]:
+    """Pieces put together: before each of them is taken in, the row group that those before it make, or None."""
     with contextlib.closing(PendingRows(SCHEMA)) as pending:
         rows = size = 0
         for piece in some:
@@ -123,7 +127,23 @@ def row_groups(some: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
             if rows and (rows + len(piece) > ROW_GROUP_ROWS or size + more > ROW_GROUP_BYTES):
                 yield pending.take()
                 rows = size = 0
+            else:
+                yield None
             pending.add(piece)
             rows, size = rows + len(piece), size + more
         if rows:
             yield pending.take()
+
+
+def _write_first(waiting: list[pa.Table], writer: pq.ParquetWriter, *, at_once: bool) -> None:
+    """Write the first row group of those that wait, if any.
+
+    Args:
+        at_once: wait for the one of another range that is being written, instead of letting this one wait.
+    """
+    if waiting and _ONE_AT_A_TIME.acquire(blocking=at_once):
+        try:
+            writer.write_table(waiting.pop(0), row_group_size=ROW_GROUP_ROWS)
+        finally:
+            _ONE_AT_A_TIME.release()
+        pa.default_memory_pool().release_unused()
