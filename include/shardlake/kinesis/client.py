@@ -34,10 +34,17 @@ CONNECTIONS = 32
 """Calls under way at once from one client, at most."""
 
 FIRST_BACKOFF_S = 0.25
-"""Longest wait before the second try of a call, twice as long before each further one."""
+"""Longest wait before the second try of a call."""
+
+BACKOFF_GROWTH = 1.5
+"""How many times as long before each further one: a shard that gave out too much is back after a second, and waits that
+double would often sleep through another."""
 
 MAX_BACKOFF_S = 5.0
 """Longest wait of all: for as long, one reply of 10 MiB keeps a shard's readers out (service limits)."""
+
+TOLD_FAILURES = 4
+"""At which failure of a call the log tells of it."""
 
 PLANNING_S = 60.0
 """How long planning, and whatever else is no reading of a range, goes on without a page from any shard.
@@ -222,17 +229,18 @@ class Kinesis:
 
     def _call(self, operation: str, member: str, **request: Any) -> dict[str, Any]:
         """The reply to a call, with the member that every such reply has; tried again within the budget."""
-        backoff_s = FIRST_BACKOFF_S
+        backoff_s, failures = FIRST_BACKOFF_S, 0
         while True:
             self.called_at_s = time.monotonic()
             try:
                 return self._reply(operation, member, request)
             except UnavailableError as failure:
                 self.refused_at_s = self.called_at_s
-                if backoff_s == 4 * FIRST_BACKOFF_S:
+                failures += 1
+                if failures == TOLD_FAILURES:
                     log.warning("%s; trying again", failure.what)
                 self.budget.wait(random.uniform(0, backoff_s), failure)  # noqa: S311 (jitter)
-            backoff_s = min(2 * backoff_s, MAX_BACKOFF_S)
+            backoff_s = min(BACKOFF_GROWTH * backoff_s, MAX_BACKOFF_S)
 
     def _reply(self, operation: str, member: str, request: dict[str, Any]) -> dict[str, Any]:
         """The reply to one try.
