@@ -41,6 +41,8 @@ _folder = ""
 _place = ""
 _role: str | None = None
 _telling = threading.local()
+_turn = threading.Lock()
+"""One thread tells at a time: a process that is stopped while another of its threads has the log keeps all from it."""
 
 
 def install(folder: str, place: str, role: str | None = None) -> None:
@@ -54,6 +56,7 @@ def install(folder: str, place: str, role: str | None = None) -> None:
     global _folder, _place, _role
     _folder, _place, _role = folder, place, role
     sys.addaudithook(_heard)
+    os.register_at_fork(before=_turn.acquire, after_in_parent=_turn.release, after_in_child=_turn.release)
     os.fsync = _told_before(os.fsync, lambda handle: ("sync", _opened_path(_number(handle))))
     for name, action in _ACTIONS.items():
         if name in sys.modules:
@@ -76,29 +79,33 @@ def tell(effect: str, *paths: str) -> None:
         if role is None:
             return
         keys = [_key(path) for path in paths]
-        name = " ".join((f"{role}:", effect, *map(_stable, keys[-1:])))
-        handle = os.open(f"{_folder}/{scope}.log", os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX)
-            earlier = [json.loads(line) for line in _contents(handle).splitlines()]
-            count = 1 + sum(each["name"] == name for each in earlier)
-            stops = _ordered(scope, name, count) and not any(each["stopped"] for each in earlier)
-            line = {
-                "name": name,
-                "count": count,
-                "keys": keys,
-                "pid": os.getpid(),
-                "thread": threading.get_native_id(),
-                "stopped": stops,
-            }
-            _write(handle, line)
-            if stops:
-                os.kill(os.getpid(), signal.SIGSTOP)
-                _write(handle, line | {"stopped": False})
-        finally:
-            os.close(handle)
+        with _turn:
+            _tell(scope, " ".join((f"{role}:", effect, *map(_stable, keys[-1:]))), keys)
     finally:
         _telling.now = False
+
+
+def _tell(scope: str, name: str, keys: list[str]) -> None:
+    handle = os.open(f"{_folder}/{scope}.log", os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        earlier = [json.loads(line) for line in _contents(handle).splitlines()]
+        count = 1 + sum(each["name"] == name for each in earlier)
+        stops = _ordered(scope, name, count) and not any(each["stopped"] for each in earlier)
+        line = {
+            "name": name,
+            "count": count,
+            "keys": keys,
+            "pid": os.getpid(),
+            "thread": threading.get_native_id(),
+            "stopped": stops,
+        }
+        _write(handle, line)
+        if stops:
+            signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)  # os.kill lets this thread go on for a moment
+            _write(handle, line | {"stopped": False})
+    finally:
+        os.close(handle)
 
 
 def _write(handle: int, line: dict[str, Any]) -> None:
