@@ -18,6 +18,7 @@ from shardlake.kinesis.client import PLANNING_S
 from shardlake.kinesis.reader import read_range
 from shardlake.ranges import SequenceRange, Start
 from support.aggregates import aggregate_of
+from support.faults.boundaries import wait_until
 
 if TYPE_CHECKING:
     from tests.integration.conftest import World
@@ -29,8 +30,8 @@ LARGEST = 10 * MIB - 1
 
 
 def throttled(world: World) -> int:
-    counts: dict[str, int] = world.server.stats()["shards"][world.stream][SHARD]
-    return counts.get("GetRecordsThrottled", 0)
+    shards: dict[str, dict[str, int]] = world.server.stats()["shards"].get(world.stream, {})  # none before a call
+    return shards.get(SHARD, {}).get("GetRecordsThrottled", 0)
 
 
 @contextmanager
@@ -63,8 +64,7 @@ def test_a_shard_that_others_read_all_the_time_is_read_to_the_end(world: World) 
     world.produce(60)
     world.control(page_limit=6, limits=[{"stream": world.stream, "read_calls_per_s": 20}], reset_stats=True)
     with other_readers(world, 2, pause_s=0.06):
-        while not throttled(world):  # until they have used up what the shard holds
-            time.sleep(0.01)
+        wait_until(lambda: throttled(world), 30, "they do not use up what the shard holds")
         world.plan(kinesis=world.kinesis.within(Budget(PLANNING_S)))
         world.run()
         assert throttled(world) > 3
