@@ -13,11 +13,13 @@ from bench.source import REGION, Source
 from demo.java import java_home
 
 NAME = "bench"
-ENGINE = {"kind": "spark", "master": "local[2]"}
 
 
 def configure(source: Source, folder: Path, **settings: Any) -> Path:
-    """The configuration of a new pipeline with everything below a folder: the file's path."""
+    """The configuration of a new pipeline with everything below a folder: the file's path.
+
+    All pipelines beside each other have one archive of Spark's classes.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     entry = {
         "stream": source.stream,
@@ -25,7 +27,7 @@ def configure(source: Source, folder: Path, **settings: Any) -> Path:
         "endpoint_url": source.server.endpoint_url,
         "dataset": str(folder / "lake"),
         "ledger": f"sqlite:///{folder / 'ledger.db'}",
-        "engine": ENGINE,
+        "engine": {"kind": "spark", "master": "local[2]", "class_archive": str(folder.parent / "spark.jsa")},
         **settings,
     }
     config = folder / "pipelines.yaml"

@@ -24,9 +24,9 @@ from pyspark import SparkContext
 
 from shardlake.aws import session_of, take_credentials
 from shardlake.errors import ShardlakeError
-from shardlake.ingesting import RangeReport, error_of_report, ingest_ranges, load_plan, report_to_text
 from shardlake.lake.home import open_home
-from shardlake.plan import BatchPlan
+from shardlake.plan import BatchPlan, load_plan
+from shardlake.reports import RangeReport, error_of_report, report_to_text
 
 _NONE: Mapping[str, str] = {}
 
@@ -51,6 +51,8 @@ def ingest(
     own = replace(plan, groups=(group,), hash_ranges=keys, losses=()).to_text()
 
     def work(rows: Iterable[int]) -> list[RangeReport]:
+        from shardlake.ingesting import ingest_ranges  # the driver does without it, and starts sooner
+
         plan, session = BatchPlan.from_text(own), session_of(credentials)
         (own_ranges,) = plan.groups
         return ingest_ranges(plan, [own_ranges[row] for row in rows], session, SIDE_BY_SIDE)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from demo.object_store import ACCESS_KEY_ID, BUCKET, SECRET_ACCESS_KEY, ObjectStore
 from demo.postgres import Postgres
-from demo.setting import JAVA_OPTIONS, Setting
+from demo.setting import Setting
 from demo.spark_cluster import SparkCluster
 
 _PREFIX = "flights"
@@ -54,9 +54,7 @@ def in_a_data_centre(server: Postgres, store: ObjectStore, cluster: SparkCluster
     """
     conf = {
         "spark.driver.memory": "512m",
-        "spark.driver.extraJavaOptions": JAVA_OPTIONS,
         "spark.executor.memory": "512m",
-        "spark.executor.extraJavaOptions": JAVA_OPTIONS,
     }
     return DataCentre(
         entry={

@@ -9,9 +9,6 @@ from typing import Any
 
 from demo.folder import DemoFolder
 
-# Serial collection and the first compiler only: a job of some seconds on two busy cores starts sooner so.
-JAVA_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
-
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
@@ -32,7 +29,7 @@ class Setting:
 
 def on_this_machine(folder: DemoFolder) -> Setting:
     """Files in the demo's folder, a SQLite ledger, Spark in one process."""
-    conf = {"spark.driver.memory": "512m", "spark.driver.extraJavaOptions": JAVA_OPTIONS}
+    conf = {"spark.driver.memory": "512m"}
     return Setting(
         entry={
             "dataset": str(folder.dataset),

@@ -19,7 +19,6 @@ from shardlake.backfill import Backfill, Request
 from shardlake.config import Pipeline
 from shardlake.engines import Engine, IngestJob
 from shardlake.errors import ConflictError, DataLossError, IngestError, ShardlakeError, error_named, most_severe
-from shardlake.ingesting import error_of_report, sums_of_report
 from shardlake.kinesis.client import Kinesis
 from shardlake.lake.home import open_home
 from shardlake.ledger import Contents, Ledger
@@ -27,6 +26,7 @@ from shardlake.names import BOUNDS, LIVE, batch_directory, dataset_of
 from shardlake.plan import BatchPlan, Run, digest, range_to_json
 from shardlake.planning import Planner
 from shardlake.ranges import SequenceRange
+from shardlake.reports import error_of_report, sums_of_report
 from shardlake.sinks import Sink
 from shardlake.sinks.parquet import ParquetSink
 

@@ -61,12 +61,18 @@ def _not_secret(key: str) -> str:
     return key
 
 
+def _class_archive(value: str) -> str:
+    if {".", ".."} & set(value.split("/")):
+        raise ValueError("not a plain path")
+    return value
+
+
 class _Model(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
 
 class SparkEngine(_Model):
-    """Where Spark runs: `spark-submit --master`, with these `--conf` entries."""
+    """Where Spark runs: `spark-submit --master`, with these `--conf` entries; what its driver's JVM may start from."""
 
     kind: Literal["spark"] = Field("spark", description="spark")
     master: str = Field(
@@ -80,6 +86,11 @@ class SparkEngine(_Model):
     ] = Field(
         {},
         description="settings spark.<name>: <value>; secrets belong in the cluster's spark-defaults.conf",
+    )
+    class_archive: Annotated[str, AfterValidator(_class_archive)] | None = Field(
+        None,
+        pattern=r"^(/[A-Za-z0-9_.+@=-]+)+$",
+        description="a file's absolute path of letters, digits and _.+@=-, or null",
     )
 
 
@@ -143,7 +154,9 @@ class Pipeline(_Model):
     on_data_loss: Literal["fail", "skip"] = Field("fail", description="fail or skip")
     aggregates: Aggregates = Field("keep", description="keep, drop or quarantine")
     consumer: ConsumerKeys = Field(ConsumerKeys(), description="{enhanced_fan_out: <a consumer's name>}, or {}")
-    engine: SparkEngine = Field(SparkEngine(), description="{kind: spark, master: <url>, conf: {…}}")
+    engine: SparkEngine = Field(
+        SparkEngine(), description="{kind: spark, master: <url>, conf: {…}, class_archive: <file>}"
+    )
 
     @model_validator(mode="after")
     def _arn_in_region(self) -> Pipeline:

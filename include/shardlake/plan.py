@@ -221,6 +221,20 @@ def digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+def load_plan(text: str, expected_digest: str) -> BatchPlan:
+    """The plan in a plan file, checked to be the ledger's.
+
+    Raises:
+        ConflictError: it is another one.
+    """
+    found = digest(text)
+    if found != expected_digest:
+        raise ConflictError(
+            "the plan file is not the ledger's plan", expected=expected_digest, found=found, todo="Run plan again"
+        )
+    return BatchPlan.from_text(text)
+
+
 def range_to_json(range_: SequenceRange) -> dict[str, Any]:
     """A range as it stands in plans, footers and reports: kinds and exact texts."""
     return {

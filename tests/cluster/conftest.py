@@ -82,7 +82,6 @@ def lake(
     """Makes a pipeline on a new stream, with settings of Spark beside those that every user of the cluster needs."""
 
     def make(shards: int = 2, **conf: str) -> SparkLake:
-        java_options = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
         pipeline = Pipeline(
             name="flights",
             stream=f"s{uuid4().hex}",
@@ -94,9 +93,7 @@ def lake(
                 "master": cluster.master_url,
                 "conf": {
                     "spark.driver.memory": "512m",
-                    "spark.driver.extraJavaOptions": java_options,
                     "spark.executor.memory": "512m",
-                    "spark.executor.extraJavaOptions": java_options,
                     "spark.pyspark.python": str(worker_python),
                     **{f"spark.{name}": value for name, value in conf.items()},
                 },

@@ -26,11 +26,7 @@ pytestmark = pytest.mark.slow
 
 HOUR_S = 3600
 RETENTION_S = 24 * HOUR_S
-# One core and the quick compiler: half the CPU time for what takes seconds and lives for one job.
-SPARK = {
-    "master": "local[1]",
-    "conf": {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"},
-}
+SPARK = {"master": "local[1]"}
 ROWS_AT_ONCE = 3
 
 

@@ -17,7 +17,7 @@ import pytest
 
 import shardlake
 from shardlake.errors import ConflictError, DataLossError, IngestError, UnavailableError
-from shardlake.ingesting import RangeReport, ingest_ranges
+from shardlake.ingesting import ingest_ranges
 from shardlake.kinesis.page import Page
 from shardlake.kinesis.reader import read_range
 from shardlake.lake.local import LocalHome
@@ -26,6 +26,7 @@ from shardlake.ledger import Contents
 from shardlake.names import FileKey
 from shardlake.plan import BatchPlan
 from shardlake.ranges import SequenceRange
+from shardlake.reports import RangeReport
 from shardlake.sinks.parquet import ParquetSink
 from support.lakes import PLACES
 

@@ -7,8 +7,10 @@ from collections.abc import Callable
 from shardlake.aws import session_of
 from shardlake.engines import IngestJob
 from shardlake.errors import IngestError
-from shardlake.ingesting import error_of_report, ingest_ranges, load_plan, report_to_text
+from shardlake.ingesting import ingest_ranges
 from shardlake.lake.home import open_home
+from shardlake.plan import load_plan
+from shardlake.reports import error_of_report, report_to_text
 
 
 class InlineEngine:

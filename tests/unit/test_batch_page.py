@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 
 from shardlake.airflow.batch_page import batch_page
-from shardlake.ingesting import RangeReport, report_to_text, sums_of_report
 from shardlake.plan import BatchPlan, Run, Stream, range_to_json
 from shardlake.ranges import SequenceNumber, SequenceRange, Start
+from shardlake.reports import RangeReport, report_to_text, sums_of_report
 from support.fuzz import EXAMPLES, mutated
 
 NUMBER = SequenceNumber("1")

@@ -111,14 +111,23 @@ class TestPipeline:
             retry_budget="90s",
             on_data_loss="skip",
             aggregates="quarantine",
-            engine={"kind": "spark", "master": "spark://host:7077", "conf": {"spark.executor.cores": 2}},
+            engine={
+                "kind": "spark",
+                "master": "spark://host:7077",
+                "conf": {"spark.executor.cores": 2},
+                "class_archive": "/var/cache/shardlake/spark.jsa",
+            },
         )
         assert isinstance(pipeline.start, AtTimestamp)
         assert pipeline.start.at_ms == 1_769_817_600_000
         assert (pipeline.schedule, pipeline.max_window) == (timedelta(minutes=15), timedelta(hours=6))
         assert (pipeline.max_range_bytes, pipeline.aggregates) == (512 * 2**20, "quarantine")
         assert pipeline.retry_budget == timedelta(seconds=90)
-        assert pipeline.engine == SparkEngine(master="spark://host:7077", conf={"spark.executor.cores": "2"})
+        assert pipeline.engine == SparkEngine(
+            master="spark://host:7077",
+            conf={"spark.executor.cores": "2"},
+            class_archive="/var/cache/shardlake/spark.jsa",
+        )
         assert pipeline.ledger_url == "postgresql+psycopg://me@host/ledger"
         assert pipeline.dag_id == "kinesis_ingest__p"
 
@@ -329,7 +338,8 @@ class TestRole:
 
 class TestEngine:
     def test_an_unknown_key(self, refusal: Callable[..., str]) -> None:
-        assert refusal(engine={"mastr": "yarn"}) == "<p>, key engine.mastr: unknown; allowed: kind, master, conf"
+        said = refusal(engine={"mastr": "yarn"})
+        assert said == "<p>, key engine.mastr: unknown; allowed: kind, master, conf, class_archive"
 
     @pytest.mark.parametrize(
         "master", ["local", "local[*]", "local[2,3]", "spark://a:1,b:2", "yarn", "k8s://https://h:1"]
@@ -343,6 +353,21 @@ class TestEngine:
     def test_other_masters_are_refused(self, refusal: Callable[..., str], master: str) -> None:
         allowed = "local[<cores>], spark://<host>:<port>, yarn or k8s://<url>"
         assert refusal(engine={"master": master}) == f"<p>, key engine.master: found {master!r}; allowed: {allowed}"
+
+    @pytest.mark.parametrize("archive", ["/spark.jsa", "/home/me/.cache/shardlake/spark-4.1.jsa", None])
+    def test_class_archives(self, load: Load, archive: str | None) -> None:
+        assert load(engine={"class_archive": archive}).engine.class_archive == archive
+
+    @pytest.mark.parametrize(
+        "archive",
+        ["", "/", "spark.jsa", "~/spark.jsa", "/a/", "/a/../b", "/a/./b", "/a b", "/base.jsa:/top.jsa", '/a"b', "/a\n"],
+    )
+    def test_class_archives_that_java_would_take_for_more_are_refused(
+        self, refusal: Callable[..., str], archive: str
+    ) -> None:
+        allowed = "a file's absolute path of letters, digits and _.+@=-, or null"
+        said = refusal(engine={"class_archive": archive})
+        assert said == f"<p>, key engine.class_archive: found {archive!r}; allowed: {allowed}"
 
     def test_settings_are_written_as_spark_writes_them(self, load: Load) -> None:
         conf = {"spark.a": True, "spark.b": 2, "spark.c": "x y", "spark.d": 0.5, "spark.oauthTokenFile": "/f"}

@@ -21,7 +21,6 @@ from shardlake.backfill import Backfill, Request, parse_request
 from shardlake.batch import Steps
 from shardlake.config import Pipeline
 from shardlake.errors import ConfigError, ConflictError, IngestError, ShardlakeError
-from shardlake.ingesting import RangeReport, error_of_report, report_to_text, sums_of_report
 from shardlake.kinesis.page import Page
 from shardlake.lake.footer import checksum_of_file, read_footer
 from shardlake.lake.local import LocalHome
@@ -32,6 +31,7 @@ from shardlake.lost_markers import lost_range
 from shardlake.names import LIVE, OWNER, FileKey, backfill_namespace, batch_directory, dataset_of
 from shardlake.plan import BatchPlan, digest, range_to_json
 from shardlake.ranges import SequenceNumber, SequenceRange, Start
+from shardlake.reports import RangeReport, error_of_report, report_to_text, sums_of_report
 from support.fuzz import EXAMPLES, mutated, plan_of
 
 fuzzed = settings(max_examples=EXAMPLES, deadline=None, derandomize=True, database=None)

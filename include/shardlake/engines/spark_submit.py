@@ -14,10 +14,12 @@ from pathlib import Path
 
 from shardlake.config import SparkEngine
 from shardlake.engines import IngestJob
+from shardlake.engines.class_archive import jvm_option, keep
 from shardlake.errors import ConfigError, IngestError
 
 PACKAGE = Path(__file__).parents[1]
 JOB = PACKAGE.parents[1] / "jobs" / "ingest.py"
+PACKAGE_ZIP, PLAN, CLASSES = "shardlake.zip", "plan.json", "classes.jsa"
 
 MEMORY = {
     "ARROW_DEFAULT_MEMORY_POOL": "system",
@@ -49,11 +51,12 @@ class SparkSubmit:
             IngestError: Spark ended with another exit code than 0.
         """
         with tempfile.TemporaryDirectory(prefix="shardlake-") as scratch:
-            package, plan_file = zip_package(Path(scratch) / "shardlake.zip"), Path(scratch) / "plan.json"
-            plan_file.write_text(job.plan_text, encoding="utf-8")
+            given = Path(scratch)
+            zip_package(given / PACKAGE_ZIP)
+            (given / PLAN).write_text(job.plan_text, encoding="utf-8")
             environment = {"PYSPARK_PYTHON": sys.executable, **MEMORY, **os.environ, **job.credentials}
             process = self._process = subprocess.Popen(
-                self.arguments(job, package, plan_file),
+                self.arguments(job, given),
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
@@ -68,11 +71,16 @@ class SparkSubmit:
                 code = process.wait()
             finally:
                 self.cancel()
-        if code != 0:
-            raise IngestError(f"spark-submit ended with exit code {code}", todo="Its log is above")
+            if code != 0:
+                raise IngestError(f"spark-submit ended with exit code {code}", todo="Its log is above")
+            if self._config.class_archive:
+                keep(given / CLASSES, Path(self._config.class_archive), log)
 
-    def arguments(self, job: IngestJob, package: Path, plan_file: Path) -> list[str]:
+    def arguments(self, job: IngestJob, given: Path) -> list[str]:
         """The whole command line; no shell sees it, and it holds no secret.
+
+        Args:
+            given: the folder of what the job is given.
 
         Raises:
             ConfigError: there is no `spark-submit`.
@@ -88,13 +96,15 @@ class SparkSubmit:
             **{f"spark.executorEnv.{name}": value for name, value in MEMORY.items()},
             **self._config.conf,
         }
+        if self._config.class_archive:
+            conf["spark.driver.extraJavaOptions"] += " " + jvm_option(Path(self._config.class_archive), given / CLASSES)
         on_this_machine = ("local", "spark://127.0.0.1:", "spark://localhost:")
         if self._config.master.startswith(on_this_machine):  # nothing of it listens beyond it
             conf = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1", **conf}
         settings = [part for key, value in sorted(conf.items()) for part in ("--conf", f"{key}={value}")]
         return [
-            *(submit, "--master", self._config.master, "--name", job.name, "--py-files", str(package), *settings),
-            *(str(JOB), "--plan", str(plan_file), "--digest", job.digest),
+            *(submit, "--master", self._config.master, "--name", job.name, "--py-files", str(given / PACKAGE_ZIP)),
+            *(*settings, str(JOB), "--plan", str(given / PLAN), "--digest", job.digest),
             *("--ranges", ",".join(map(str, job.ranges)), "--report", job.report_key),
         ]
 
@@ -113,9 +123,8 @@ class SparkSubmit:
                 continue
 
 
-def zip_package(target: Path) -> Path:
+def zip_package(target: Path) -> None:
     """The package as a zip for `--py-files`."""
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
         for source in sorted(PACKAGE.rglob("*.py")):
             archive.write(source, source.relative_to(PACKAGE.parent))
-    return target

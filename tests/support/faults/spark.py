@@ -28,11 +28,7 @@ ITSELF, JVM, COMMAND = VICTIMS = ("itself", "the JVM", "the command")
 """Who is killed while a process stands at a boundary: that process; Spark's JVM, and the process goes on; or the
 command that started Spark, and Spark goes on when what came after has finished."""
 
-# One core and the quick compiler: half the CPU time for what takes seconds and lives for one job.
-ENGINE = {
-    "master": "local[1]",
-    "conf": {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"},
-}
+ENGINE = {"master": "local[1]"}
 _WITHIN_S = 600.0
 
 

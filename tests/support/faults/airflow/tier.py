@@ -33,7 +33,6 @@ from support.faults.results import OK, Cell, Outcome, tried
 from support.faults.site import Site
 from support.faults.spark import ENGINE, Command
 
-JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _EVERY_S = 15
 """How often a lane with a schedule is due."""
 
@@ -81,7 +80,7 @@ class AirflowTier:
 
     def start(self) -> None:
         """Start the Airflow, with a DAG for each lane."""
-        self._make_archive()
+        self._make_class_archive()
         for name in self.lanes:
             self._empty_ledger(name)
         entries = {name: self._entry(name) for name in self.lanes}
@@ -194,7 +193,7 @@ class AirflowTier:
         return Dag(self.airflow.api, f"kinesis_ingest__{name}", self.lanes[name].scheduled)
 
     def _site(self, name: str) -> Site:
-        settings = {"engine": _engine(f"-XX:SharedArchiveFile={self._archive}")}
+        settings = {"engine": self._engine}
         return Site(self.kinesis, self.kinesis.client(), name, self.root, self._ledger_url(name), settings)
 
     def _entry(self, name: str) -> dict[str, Any]:
@@ -209,13 +208,12 @@ class AirflowTier:
         return f"sqlite:///{self.root}/{name}.db"
 
     @property
-    def _archive(self) -> Path:
-        return self.root / "spark.jsa"
+    def _engine(self) -> dict[str, Any]:
+        return {**ENGINE, "class_archive": str(self.root / "spark.jsa")}
 
-    def _make_archive(self) -> None:
-        """Write down the classes of a Spark job as its JVM has them in memory: each later one costs half the CPU."""
+    def _make_class_archive(self) -> None:
         root = self.root / "archive"
-        settings = {"engine": _engine(f"-XX:ArchiveClassesAtExit={self._archive}"), "max_group_ranges": 2}
+        settings = {"engine": self._engine, "max_group_ranges": 2}
         site = Site(self.kinesis, self.kinesis.client(), "archive", root, f"sqlite:///{root}/ledger.db", settings)
         site.put(1)
         with Command(site, Tap(root)).running() as process:
@@ -225,11 +223,6 @@ class AirflowTier:
 def _variable(name: str) -> str:
     """The variable of the environment that a lane's ledger is in."""
     return f"LEDGER_OF_{name.upper().replace('-', '_')}"
-
-
-def _engine(option: str) -> dict[str, Any]:
-    """Spark, with one more option for its JVM."""
-    return {**ENGINE, "conf": {"spark.driver.extraJavaOptions": f"{JAVA_OPTIONS} {option}"}}
 
 
 def _text(cell: Cell) -> str:
