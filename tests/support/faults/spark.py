@@ -28,8 +28,12 @@ ITSELF, JVM, COMMAND = VICTIMS = ("itself", "the JVM", "the command")
 """Who is killed while a process stands at a boundary: that process; Spark's JVM, and the process goes on; or the
 command that started Spark, and Spark goes on when what came after has finished."""
 
-ENGINE = {"master": "local[1]"}
 _WITHIN_S = 600.0
+
+
+def engine(root: Path) -> dict[str, str]:
+    """Spark on one core. The first of all jobs below a folder, a clean run, leaves the others an archive of classes."""
+    return {"master": "local[1]", "class_archive": str(root / "spark.jsa")}
 
 
 @dataclass
@@ -182,8 +186,8 @@ class SparkTier:
         name = f"spark-{uuid.uuid4().hex[:12]}"
         root = self.root / name
         (root / "tap").mkdir(parents=True)
-        site = Site(self.kinesis, self.kinesis.client(), name, root, f"sqlite:///{root}/ledger.db", {"engine": ENGINE})
-        site.settings["max_group_ranges"] = 2
+        settings = {"engine": engine(self.root), "max_group_ranges": 2}
+        site = Site(self.kinesis, self.kinesis.client(), name, root, f"sqlite:///{root}/ledger.db", settings)
         return Command(site, Tap(root / "tap"))
 
 

@@ -24,14 +24,14 @@ from demo.java import java_home
 from demo.postgres import Postgres
 from local_kinesis.process import LocalKinesis
 from support.faults.airflow.cells import strings
-from support.faults.airflow.dag import POLL_S, WITHIN_S, Dag
+from support.faults.airflow.dag import POLL_S, Dag
 from support.faults.airflow.lane import Lane
 from support.faults.airflow.run import interrupt, record
 from support.faults.airflow.ways import ALONE, NEXT_RUN, WAYS
 from support.faults.boundaries import TAP, Boundary, Tap, wait_until
 from support.faults.results import OK, Cell, Outcome, tried
 from support.faults.site import Site
-from support.faults.spark import ENGINE, Command
+from support.faults.spark import engine
 
 _EVERY_S = 15
 """How often a lane with a schedule is due."""
@@ -80,7 +80,6 @@ class AirflowTier:
 
     def start(self) -> None:
         """Start the Airflow, with a DAG for each lane."""
-        self._make_class_archive()
         for name in self.lanes:
             self._empty_ledger(name)
         entries = {name: self._entry(name) for name in self.lanes}
@@ -193,7 +192,7 @@ class AirflowTier:
         return Dag(self.airflow.api, f"kinesis_ingest__{name}", self.lanes[name].scheduled)
 
     def _site(self, name: str) -> Site:
-        settings = {"engine": self._engine}
+        settings = {"engine": engine(self.root)}
         return Site(self.kinesis, self.kinesis.client(), name, self.root, self._ledger_url(name), settings)
 
     def _entry(self, name: str) -> dict[str, Any]:
@@ -206,18 +205,6 @@ class AirflowTier:
             assert self.postgres
             return self.postgres.url(name)
         return f"sqlite:///{self.root}/{name}.db"
-
-    @property
-    def _engine(self) -> dict[str, Any]:
-        return {**ENGINE, "class_archive": str(self.root / "spark.jsa")}
-
-    def _make_class_archive(self) -> None:
-        root = self.root / "archive"
-        settings = {"engine": self._engine, "max_group_ranges": 2}
-        site = Site(self.kinesis, self.kinesis.client(), "archive", root, f"sqlite:///{root}/ledger.db", settings)
-        site.put(1)
-        with Command(site, Tap(root)).running() as process:
-            assert process.wait(WITHIN_S) == 0
 
 
 def _variable(name: str) -> str:
