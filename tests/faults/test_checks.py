@@ -74,7 +74,6 @@ def leave_a_range_open(site: Site) -> None:
 def leave_a_temporary_file(site: Site) -> None:
     folder = site.dataset / "_shardlake" / "tmp" / "batch"
     folder.mkdir(parents=True)
-    (folder / ".writing-x.parquet").touch()
 
 
 def leave_a_strange_file(site: Site) -> None:
